@@ -1,0 +1,84 @@
+//! What things cost: textbook slots, or a table of devices and links, each with its source.
+
+use super::units::{Bytes, Clock, Ticks};
+
+/// The costs of a run and the memory of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hardware {
+    /// What compute and messages cost.
+    pub costs: Costs,
+    /// Memory of one device; `None` is without limit.
+    pub memory: Option<Bytes>,
+    /// Ranks in one node: messages inside use `inside`, others `between` (see [`Table`]).
+    pub ranks_per_node: usize,
+}
+
+/// What compute and messages cost.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Costs {
+    /// Textbook slots; messages, collectives, optimizer, embedding and head are free.
+    Unit(UnitCosts),
+    /// Time = alpha + bytes / bandwidth, FLOPs / speed.
+    Table(Table),
+}
+
+/// Ticks of one whole slot of each kind; a stage's blocks share a slot evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitCosts {
+    /// Ticks that make one slot of the clock.
+    pub ticks_per_slot: u64,
+    /// Forward of a stage.
+    pub forward: Ticks,
+    /// Backward for the input of a stage.
+    pub backward_input: Ticks,
+    /// Backward for the weights of a stage.
+    pub backward_weight: Ticks,
+}
+
+/// A device and the links around it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Name in scenarios.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+    /// Link between two ranks of a node.
+    pub inside: Link,
+    /// Link between two nodes.
+    pub between: Link,
+}
+
+/// A device's speeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Achieved floating-point operations a second in matrix products.
+    pub flops_per_second: f64,
+    /// Bytes a second to and from its memory, for element-wise work.
+    pub memory_bytes_per_second: f64,
+    /// Memory.
+    pub memory: Bytes,
+    /// Where the numbers come from.
+    pub source: String,
+}
+
+/// A link's latency and bandwidth, one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Latency of a message.
+    pub alpha: Ticks,
+    /// Bytes a second.
+    pub bytes_per_second: f64,
+    /// Where the numbers come from.
+    pub source: String,
+}
+
+impl Hardware {
+    /// The clock that these costs tick on.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        match &self.costs {
+            Costs::Unit(unit) => Clock::Slots { ticks_per_slot: unit.ticks_per_slot },
+            Costs::Table(_) => Clock::Nanoseconds,
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The words: units, ids, the model's shape, the mesh of ranks, hardware tables.
+
+pub mod hardware;
+pub mod ids;
+pub mod mesh;
+pub mod model;
+pub mod units;
+
+pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
+pub use units::{Bytes, Ticks};

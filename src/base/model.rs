@@ -1,0 +1,243 @@
+//! The transformer's shape, and from it the list of its parameters in registration order.
+//!
+//! Shape letters, here and in the kernels: b micro-batch size, t sequence, h hidden, n heads, d head size, f feed-forward, v vocabulary.
+//! Linear weights are `[out, in]`, as in `torch.nn.Linear`: y = x W^T + bias.
+
+/// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Query heads; divides `hidden`.
+    pub heads: usize,
+    /// Key and value heads (grouped-query attention); divides `heads`.
+    pub kv_heads: usize,
+    /// Tokens in a sequence.
+    pub sequence: usize,
+    /// Size of the vocabulary.
+    pub vocab: usize,
+    /// Width of the feed-forward layer.
+    pub ffn: usize,
+    /// The feed-forward's non-linearity.
+    pub activation: Activation,
+    /// The normalisation before attention, before the feed-forward, and before the head.
+    pub norm: Norm,
+    /// How a token knows its place.
+    pub positions: Positions,
+    /// Which linear layers and norms have a bias.
+    pub bias: Bias,
+    /// One matrix for queries, keys and values (GPT-2), or three (LLaMA).
+    pub fused_qkv: bool,
+    /// The head shares the token embedding's weight.
+    pub tied: bool,
+    /// Probability of dropping an element.
+    pub dropout: f64,
+}
+
+/// The feed-forward's non-linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.
+    Gelu,
+    /// SwiGLU (LLaMA): gate `[f,h]`, up `[f,h]`, down `[h,f]`.
+    Swiglu,
+}
+
+/// A normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// Layer norm with epsilon 1e-5.
+    Layer,
+    /// Root-mean-square norm with epsilon 1e-5, never with a bias.
+    Rms,
+}
+
+/// How a token knows its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// A learned embedding `[t,h]`, added to the token's.
+    Learned,
+    /// Rotary embedding of queries and keys, base 10,000, halves paired (i, i + d/2) as in LLaMA's Hugging Face code.
+    Rotary,
+}
+
+/// Which layers have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bias {
+    /// All linear layers and layer norms.
+    All,
+    /// All but the query, key and value projections.
+    NoQkv,
+    /// None.
+    None,
+}
+
+/// One parameter tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Full name, such as `blocks.3.attn.qkv.weight`.
+    pub name: String,
+    /// The part of the model that it belongs to.
+    pub part: Part,
+    /// Shape.
+    pub dims: Vec<usize>,
+    /// How it starts.
+    pub init: Init,
+}
+
+/// A part of the model: what one compute op works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Token (and learned position) embedding.
+    Embedding,
+    /// Block `0..layers`.
+    Block(u32),
+    /// Final norm, logits and cross-entropy.
+    Head,
+}
+
+/// How a parameter starts; the values depend on the scenario's seed, the parameter's name and the element's index alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// All zero.
+    Zeros,
+    /// All one.
+    Ones,
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+}
+
+impl Parameter {
+    /// Number of elements.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
+
+impl Model {
+    /// Size of one head.
+    #[must_use]
+    pub fn head_size(&self) -> usize {
+        self.hidden / self.heads
+    }
+
+    /// Rows of the query, key and value projections together: (heads + 2 kv_heads) d.
+    #[must_use]
+    pub fn qkv_rows(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_size()
+    }
+
+    /// All parameters in registration order: embedding, blocks, head.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<Parameter> {
+        self.parts().flat_map(|part| self.parameters_of(part)).collect()
+    }
+
+    /// The parts in forward order.
+    pub fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let blocks = (0..self.layers).map(|layer| Part::Block(u32::try_from(layer).expect("fewer than 2^32 layers")));
+        std::iter::once(Part::Embedding).chain(blocks).chain(std::iter::once(Part::Head))
+    }
+
+    /// Number of parameters of the whole model.
+    #[must_use]
+    pub fn parameter_count(&self) -> usize {
+        self.parameters().iter().map(Parameter::elements).sum()
+    }
+
+    /// The parameters of one part, in registration order. The kernels take them in this order.
+    #[must_use]
+    pub fn parameters_of(&self, part: Part) -> Vec<Parameter> {
+        let mut list = List { part, prefix: prefix(part), parameters: Vec::new() };
+        match part {
+            Part::Embedding => self.embedding(&mut list),
+            Part::Block(_) => self.block(&mut list),
+            Part::Head => self.head(&mut list),
+        }
+        list.parameters
+    }
+
+    fn embedding(&self, list: &mut List) {
+        list.add("tokens.weight", &[self.vocab, self.hidden], Init::Normal(0.02));
+        if self.positions == Positions::Learned {
+            list.add("positions.weight", &[self.sequence, self.hidden], Init::Normal(0.02));
+        }
+    }
+
+    fn block(&self, list: &mut List) {
+        let (h, f, d) = (self.hidden, self.ffn, self.head_size());
+        let output_init = self.residual_init();
+        self.norm(list, "norm1");
+        let qkv_bias = self.bias == Bias::All;
+        if self.fused_qkv {
+            list.linear("attn.qkv", self.qkv_rows(), h, qkv_bias, Init::Normal(0.02));
+        } else {
+            list.linear("attn.q", self.heads * d, h, qkv_bias, Init::Normal(0.02));
+            list.linear("attn.k", self.kv_heads * d, h, qkv_bias, Init::Normal(0.02));
+            list.linear("attn.v", self.kv_heads * d, h, qkv_bias, Init::Normal(0.02));
+        }
+        let bias = self.bias != Bias::None;
+        list.linear("attn.proj", h, self.heads * d, bias, output_init);
+        self.norm(list, "norm2");
+        match self.activation {
+            Activation::Gelu => list.linear("mlp.fc1", f, h, bias, Init::Normal(0.02)),
+            Activation::Swiglu => {
+                list.linear("mlp.gate", f, h, bias, Init::Normal(0.02));
+                list.linear("mlp.up", f, h, bias, Init::Normal(0.02));
+            }
+        }
+        let down = if self.activation == Activation::Gelu { "mlp.fc2" } else { "mlp.down" };
+        list.linear(down, h, f, bias, output_init);
+    }
+
+    fn head(&self, list: &mut List) {
+        self.norm(list, "norm");
+        if !self.tied {
+            list.add("logits.weight", &[self.vocab, self.hidden], Init::Normal(0.02));
+        }
+    }
+
+    fn norm(&self, list: &mut List, name: &str) {
+        list.add(&format!("{name}.weight"), &[self.hidden], Init::Ones);
+        if self.norm == Norm::Layer && self.bias != Bias::None {
+            list.add(&format!("{name}.bias"), &[self.hidden], Init::Zeros);
+        }
+    }
+
+    /// GPT-2 scales the layers that write to the residual stream by 1/sqrt(2 layers).
+    #[expect(clippy::cast_precision_loss, reason = "a number of layers")]
+    fn residual_init(&self) -> Init {
+        Init::Normal(0.02 / (2.0 * self.layers as f64).sqrt())
+    }
+}
+
+struct List {
+    part: Part,
+    prefix: String,
+    parameters: Vec<Parameter>,
+}
+
+impl List {
+    fn add(&mut self, name: &str, dims: &[usize], init: Init) {
+        let name = format!("{}.{name}", self.prefix);
+        self.parameters.push(Parameter { name, part: self.part, dims: dims.to_vec(), init });
+    }
+
+    fn linear(&mut self, name: &str, rows: usize, columns: usize, bias: bool, init: Init) {
+        self.add(&format!("{name}.weight"), &[rows, columns], init);
+        if bias {
+            self.add(&format!("{name}.bias"), &[rows], Init::Zeros);
+        }
+    }
+}
+
+fn prefix(part: Part) -> String {
+    match part {
+        Part::Embedding => "embedding".to_owned(),
+        Part::Block(layer) => format!("blocks.{layer}"),
+        Part::Head => "head".to_owned(),
+    }
+}

@@ -1,0 +1,6 @@
+//! ranklab: a scenario compiles to one program per rank; one engine runs that program with real numbers;
+//! everything on the screen is drawn from the trace of that run.
+//!
+//! The rooms stand in the order of the data. A room may name only the rooms above it (`tests/tidy.rs` enforces it).
+
+pub mod base;
