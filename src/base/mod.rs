@@ -4,7 +4,9 @@ pub mod hardware;
 pub mod ids;
 pub mod mesh;
 pub mod model;
+pub mod settings;
 pub mod units;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
+pub use settings::{AllReduce, Dtype, PointToPoint};
 pub use units::{Bytes, Ticks};

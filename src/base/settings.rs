@@ -1,0 +1,93 @@
+//! Closed sets of choices that scenarios, programs and reports share, each with its name.
+
+use std::fmt;
+
+/// A closed set with a name for each member.
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident { $($(#[$member_doc:meta])* $member:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$member_doc])* $member),+ }
+
+        impl $name {
+            /// All members, in the order of the documents.
+            pub const ALL: &'static [Self] = &[$(Self::$member),+];
+            /// Their names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            /// Its name in scenarios, programs and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$member => $text),+ }
+            }
+
+            /// The member called `name`.
+            #[must_use]
+            pub fn find(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|member| member.name() == name)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+choices! {
+    /// The type of a tensor's elements.
+    Dtype {
+        /// 32-bit floating point.
+        F32 = "f32",
+        /// 64-bit floating point.
+        F64 = "f64",
+        /// 16-bit brain floating point.
+        Bf16 = "bf16",
+        /// 16-bit floating point.
+        F16 = "f16",
+        /// 32-bit unsigned integers: tokens.
+        U32 = "u32",
+    }
+}
+
+choices! {
+    /// How an all-reduce moves its data.
+    AllReduce {
+        /// Reduce-scatter and all-gather around a ring, N-1 steps each.
+        Ring = "ring",
+        /// Reduction up a binary tree, broadcast down.
+        Tree = "tree",
+        /// Everybody sends to one root, which sends the sum back.
+        Star = "star",
+    }
+}
+
+choices! {
+    /// Who waits for whom when two ranks exchange a message.
+    PointToPoint {
+        /// A send completes at once, a receive waits for its message.
+        Buffered = "buffered",
+        /// One ordered queue per directed pair of ranks; a send and its receive meet at the heads.
+        EdgeFifo = "edge-fifo",
+        /// One ordered queue per pair of ranks, both directions in program order.
+        PairFifo = "pair-fifo",
+        /// One ordered queue per rank for all its messages.
+        RankFifo = "rank-fifo",
+        /// A send holds its rank until the peer stands at the matching receive.
+        Blocking = "blocking",
+    }
+}
+
+impl Dtype {
+    /// Bytes of one element.
+    #[must_use]
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F64 => 8,
+            Self::F32 | Self::U32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+}
