@@ -38,8 +38,10 @@ macro_rules! choices {
 
 choices! {
     /// The type of a tensor's elements.
+    #[derive(Default)]
     Dtype {
         /// 32-bit floating point.
+        #[default]
         F32 = "f32",
         /// 64-bit floating point.
         F64 = "f64",
@@ -77,6 +79,42 @@ choices! {
         RankFifo = "rank-fifo",
         /// A send holds its rank until the peer stands at the matching receive.
         Blocking = "blocking",
+    }
+}
+
+choices! {
+    /// How parameters follow from gradients.
+    #[derive(Default)]
+    OptimizerKind {
+        /// Adam with decoupled weight decay.
+        #[default]
+        Adamw = "adamw",
+        /// Plain stochastic gradient descent.
+        Sgd = "sgd",
+    }
+}
+
+/// The optimizer with its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimizer {
+    /// The rule.
+    pub kind: OptimizerKind,
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+}
+
+impl Default for Optimizer {
+    /// AdamW with PyTorch's defaults.
+    fn default() -> Self {
+        Self { kind: OptimizerKind::Adamw, lr: 1e-3, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 }
     }
 }
 
