@@ -4,5 +4,7 @@
 //! The rooms stand in the order of the data. A room may name only the rooms above it (`tests/tidy.rs` enforces it).
 
 pub mod base;
+pub mod compile;
 pub mod program;
+pub mod scenario;
 pub mod schedule;

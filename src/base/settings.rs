@@ -118,6 +118,17 @@ impl Default for Optimizer {
     }
 }
 
+impl OptimizerKind {
+    /// Tensors of state that it keeps for each parameter.
+    #[must_use]
+    pub fn moments(self) -> usize {
+        match self {
+            Self::Adamw => 2,
+            Self::Sgd => 0,
+        }
+    }
+}
+
 impl Dtype {
     /// Bytes of one element.
     #[must_use]

@@ -1,5 +1,6 @@
 //! The language: plans (who computes what in which order) and programs (what each rank's streams do).
 
+pub mod head;
 pub mod op;
 pub mod plan;
 pub mod tables;

@@ -114,14 +114,18 @@ pub enum Kernel {
     Forward(Part),
     /// Roughly: dx, deferred = d part / d x (dy, saved)
     BackwardInput(Part),
-    /// Roughly: gradients = d part / d parameters (saved, deferred)
+    /// Roughly: gradients += d part / d parameters (saved, deferred)
     BackwardWeight(Part),
-    /// As [`Self::BackwardWeight`], added to the gradients that are there: every micro-batch of a step but the first.
-    AccumulateWeight(Part),
+    /// Roughly: gradients = 0
+    ZeroGradients,
     /// Roughly: gradients /= micro-batches of the step over all data-parallel ranks
     Average(Part),
     /// Roughly: parameters, moments = optimizer(parameters, moments, gradients)
     Optimizer(Part),
+    /// Roughly: pieces = chunks(concatenate(gradients))
+    Flatten,
+    /// Roughly: gradients = split(concatenate(pieces))
+    Unflatten,
 }
 
 /// A kernel with what it costs.

@@ -244,6 +244,12 @@ impl Program {
         }
     }
 
+    /// The place of an op's origin in the program's table: equal places are equal origins.
+    #[must_use]
+    pub fn origin_index(&self, id: OpId) -> u32 {
+        self.ops.origin[id.index()]
+    }
+
     /// What an op does.
     #[must_use]
     pub fn kind(&self, id: OpId) -> OpKind {
@@ -305,6 +311,19 @@ impl Program {
             ops.origins.push(origin);
         }
         ops.origin.push(u32::try_from(ops.origins.len() - 1).expect("fewer origins than ops"));
+        id
+    }
+
+    /// Adds an op and places it at the end of its rank's list.
+    pub fn append(
+        &mut self,
+        place: (Rank, StreamId),
+        kind: OpKind,
+        operands: (&[BufferId], &[BufferId]),
+        origin: Origin,
+    ) -> OpId {
+        let id = self.add(place, kind, operands, origin);
+        self.order[place.0.index()].push(id);
         id
     }
 
