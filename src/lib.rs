@@ -5,6 +5,7 @@
 
 pub mod base;
 pub mod compile;
+pub mod engine;
 pub mod program;
 pub mod scenario;
 pub mod schedule;

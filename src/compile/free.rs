@@ -3,7 +3,7 @@
 //! "Last" is by issue order. Where ops of other streams use the buffer too, synchronise lets this op wait for them.
 
 use crate::base::{BufferId, OpId, Rank};
-use crate::program::{Name, Program};
+use crate::program::Program;
 
 use super::Build;
 
@@ -17,7 +17,8 @@ pub(super) fn run(build: &mut Build) {
             let operands = program.op(op).reads.len() + program.op(op).writes.len();
             for operand in 0..operands {
                 let buffer = operand_of(program, op, operand);
-                if is_transient(program, buffer) && !std::mem::replace(&mut done[buffer.index()], true) {
+                let stays = program.buffers[buffer.index()].lives_from_start();
+                if !stays && !std::mem::replace(&mut done[buffer.index()], true) {
                     program.free(op, buffer);
                 }
             }
@@ -29,10 +30,4 @@ pub(super) fn run(build: &mut Build) {
 fn operand_of(program: &Program, op: OpId, operand: usize) -> BufferId {
     let op = program.op(op);
     op.reads.get(operand).copied().unwrap_or_else(|| op.writes[operand - op.reads.len()])
-}
-
-/// Whether the buffer's memory is given back: state stays, and so does a bare collective's payload.
-fn is_transient(program: &Program, buffer: BufferId) -> bool {
-    let buffer = program.buffers[buffer.index()];
-    !buffer.role.is_state() && !matches!(buffer.name, Name::Chunk(_))
 }

@@ -96,8 +96,8 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
         PartTables {
             part,
             place: place(model, part),
-            saved: program.layout(bundle(saved::saved(model, size, part), dtype)),
-            deferred: program.layout(bundle(saved::deferred(model, size, part), dtype)),
+            saved: program.layout(bundle(saved(model, size, part), dtype)),
+            deferred: program.layout(bundle(deferred(model, size, part), dtype)),
             forward,
             backward_input,
             backward_weight,
@@ -132,12 +132,26 @@ fn parameters(model: &Model, part: Part) -> Vec<ParameterId> {
     own.chain(tied).collect()
 }
 
+/// What a part's forward keeps for backward.
+fn saved(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
+    match part {
+        Part::Embedding => Vec::new(),
+        Part::Block(_) => saved::block_saved(model, size),
+        Part::Head => saved::head_saved(model, size),
+    }
+}
+
+/// What a part's backward for the input keeps for the weights.
+fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
+    match part {
+        Part::Embedding => Vec::new(),
+        Part::Block(_) => saved::block_deferred(model, size),
+        Part::Head => saved::head_deferred(model, size),
+    }
+}
+
 fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
-    let part = |tensor: SavedTensor| TensorPart {
-        name: tensor.name.to_owned(),
-        dtype: tensor.dtype.unwrap_or(dtype),
-        dims: tensor.dims,
-    };
+    let part = |tensor: SavedTensor| TensorPart { name: tensor.name.to_owned(), dtype, dims: tensor.dims };
     Layout { parts: tensors.into_iter().map(part).collect() }
 }
 

@@ -222,6 +222,14 @@ pub struct Buffer {
     pub layout: LayoutId,
 }
 
+impl Buffer {
+    /// Whether it is there before the first op and stays: state, and a bare collective's payload.
+    #[must_use]
+    pub fn lives_from_start(&self) -> bool {
+        self.role.is_state() || matches!(self.name, Name::Chunk(_))
+    }
+}
+
 /// Prefix and arity of a name in program texts: the one description for printing and parsing.
 const NAMES: [(&str, fn(u32, u32) -> Name, bool); 13] = [
     ("tokens", |_, m| Name::Tokens(m), true),
