@@ -9,3 +9,4 @@ pub mod engine;
 pub mod program;
 pub mod scenario;
 pub mod schedule;
+pub mod teach;
