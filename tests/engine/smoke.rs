@@ -104,3 +104,43 @@ fn smoke() {
         println!("  loss {l:?}");
     }
 }
+
+#[test]
+fn verdicts() {
+    use ranklab::lab::Lab;
+    use ranklab::program::trouble::*;
+    let mut lab = Lab::new();
+    for (p, dp, exact, skip) in [
+        (4, 1, false, None),
+        (2, 2, false, None),
+        (1, 8, false, None),
+        (2, 3, true, None),
+        (1, 4, true, None),
+        (1, 2, false, Some(("all-reduce bucket0", None))),
+        (1, 2, false, Some(("all-reduce bucket0", Some(1)))),
+        (2, 1, false, Some(("0F1 forward blocks.2", None))),
+        (2, 1, false, Some(("0B1 backward-weight blocks.2", None))),
+    ] {
+        let mut s = scenario("1f1b", p, dp, 3, PointToPoint::EdgeFifo);
+        s.numerics.exact = exact;
+        if let Some((op, rank)) = skip {
+            s.trouble.push(Trouble { kind: TroubleKind::SkipOp, rank: rank.map(Rank), op: op.into(), step: None, factor: 1.0 });
+        }
+        let t = std::time::Instant::now();
+        let run = lab.run(&s).unwrap();
+        let program = run.session.program().clone();
+        println!(
+            "p{p} dp{dp} exact {exact} {skip:?}: {:?} {:?} losses {:?} {:?}",
+            run.session.trace().outcome.name(),
+            run.verdict,
+            run.losses,
+            t.elapsed()
+        );
+        if let ranklab::lab::Verdict::Wrong { first_difference, .. } = &run.verdict {
+            println!("   op {}", ranklab::program::head::head(&program, first_difference.op));
+        }
+        if let ranklab::program::trace::Outcome::Deadlocked(graph) = &run.session.trace().outcome {
+            println!("  {graph:?}");
+        }
+    }
+}

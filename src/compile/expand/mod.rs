@@ -24,7 +24,7 @@ pub(super) fn run(build: &mut Build) {
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
     };
     let program = &mut build.program;
-    let mut channels = BTreeMap::new();
+    let mut channels = Channels::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         let mut issued = Vec::with_capacity(order.len());
@@ -47,10 +47,14 @@ pub(super) fn chunk_sizes(elements: usize, chunks: usize) -> impl Iterator<Item 
     (0..chunks).map(move |chunk| elements / chunks + usize::from(chunk < elements % chunks))
 }
 
+/// The channels of collectives. Each collective has its own, so that a message never meets one of another collective: a rank that leaves
+/// one out makes the others wait, and does not mix up their data.
+type Channels = BTreeMap<(CollectiveId, Rank, Rank), ChannelId>;
+
 /// One rank's part in one all-reduce, while its messages are made.
 pub(super) struct Member<'a> {
     program: &'a mut Program,
-    channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
+    channels: &'a mut Channels,
     /// The op that is expanded.
     op: OpId,
     collective: CollectiveId,
@@ -63,12 +67,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn new(
-        program: &'a mut Program,
-        channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
-        op: OpId,
-        collective: CollectiveId,
-    ) -> Self {
+    fn new(program: &'a mut Program, channels: &'a mut Channels, op: OpId, collective: CollectiveId) -> Self {
         let view = program.op(op);
         let origin = Origin { pass: PassName::Expand, ..view.origin };
         let ranks = program.groups[program.collectives[collective.index()].group.index()].ranks.clone();
@@ -172,6 +171,9 @@ impl<'a> Member<'a> {
     fn channel(&mut self, from: usize, to: usize) -> ChannelId {
         let (from, to) = (self.ranks[from], self.ranks[to]);
         let program = &mut self.program;
-        *self.channels.entry((from, to)).or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
+        *self
+            .channels
+            .entry((self.collective, from, to))
+            .or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
     }
 }
