@@ -124,7 +124,7 @@ impl Model {
         self.hidden / self.heads
     }
 
-    /// Rows of the query, key and value projections together: (heads + 2 kv_heads) d.
+    /// Rows of the query, key and value projections together: `(heads + 2 kv_heads) d`.
     #[must_use]
     pub fn qkv_rows(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_size()

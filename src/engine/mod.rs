@@ -12,3 +12,5 @@ pub mod session;
 pub mod stepped;
 pub mod value;
 pub mod world;
+
+pub use candle_core::{Error, Result};

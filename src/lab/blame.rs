@@ -21,7 +21,7 @@ use crate::scenario::{Scenario, Task};
 const ROUNDING: f64 = 1e-3;
 
 /// The first difference of a wrong run, given the wrong gradient that was found.
-pub(super) fn blame(scenario: &Scenario, program: &Arc<Program>, found: &Difference) -> candle_core::Result<Difference> {
+pub(super) fn blame(scenario: &Scenario, program: &Arc<Program>, found: &Difference) -> crate::engine::Result<Difference> {
     let Task::Train(training) = &scenario.task else { return Ok(found.clone()) };
     let expected = results(compile::compile(&one_device(scenario, training)).program, found.step)?;
     let mut first = None;
@@ -35,7 +35,7 @@ pub(super) fn blame(scenario: &Scenario, program: &Arc<Program>, found: &Differe
 }
 
 /// What one device computes for each micro-batch of `step`.
-fn results(program: Program, step: u32) -> candle_core::Result<BTreeMap<Name, Value>> {
+fn results(program: Program, step: u32) -> crate::engine::Result<BTreeMap<Name, Value>> {
     let mut results = BTreeMap::new();
     let hardware = super::reference::untimed();
     let mut record = |world: &World, op: OpId| {

@@ -47,7 +47,7 @@ pub enum LabError {
     },
     /// A kernel failed.
     #[error("a kernel failed: {0}")]
-    Kernel(#[from] candle_core::Error),
+    Kernel(#[from] crate::engine::Error),
 }
 
 /// Runs scenarios, and remembers the one-device runs that it compared them with.

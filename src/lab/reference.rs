@@ -48,20 +48,18 @@ impl References {
     ///
     /// # Errors
     /// If a kernel fails.
-    pub fn get(&mut self, scenario: &Scenario, training: &Training) -> candle_core::Result<&mut Pair> {
+    pub fn get(&mut self, scenario: &Scenario, training: &Training) -> crate::engine::Result<&mut Pair> {
         let program = compile::compile(&one_device(scenario, training)).program;
-        let place = self.known.iter().position(|pair| pair.program == program);
-        let place = match place {
-            Some(place) => place,
-            None => {
-                if self.known.len() == REMEMBERED {
-                    self.known.remove(0);
-                }
-                let own = run(program.clone())?;
-                self.known.push(Pair { program, own, double: None });
-                self.known.len() - 1
-            }
-        };
+        let known = self.known.iter().position(|pair| pair.program == program);
+        if let Some(place) = known {
+            return Ok(&mut self.known[place]);
+        }
+        if self.known.len() == REMEMBERED {
+            self.known.remove(0);
+        }
+        let own = run(program.clone())?;
+        self.known.push(Pair { program, own, double: None });
+        let place = self.known.len() - 1;
         Ok(&mut self.known[place])
     }
 }
@@ -77,7 +75,7 @@ impl Pair {
     ///
     /// # Errors
     /// If a kernel fails.
-    pub fn double(&mut self) -> candle_core::Result<(&Reference, &Reference)> {
+    pub fn double(&mut self) -> crate::engine::Result<(&Reference, &Reference)> {
         if self.double.is_none() {
             self.double = Some(run(in_double(&self.program))?);
         }
@@ -112,7 +110,7 @@ fn in_double(program: &Program) -> Program {
     program
 }
 
-fn run(program: Program) -> candle_core::Result<Reference> {
+fn run(program: Program) -> crate::engine::Result<Reference> {
     let mut snapshots = Snapshots::default();
     let (world, _) = session::run(Arc::new(program), &untimed(), &[], Numbers::Real, &mut |world, op| snapshots.take(world, op))?;
     Ok(Reference { snapshots, losses: world.values.losses().to_vec() })

@@ -66,7 +66,7 @@ impl Verdict {
 }
 
 /// Compares a training run with its reference.
-pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pair) -> candle_core::Result<Verdict> {
+pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pair) -> crate::engine::Result<Verdict> {
     if same_losses(session.values().losses(), &reference.own.losses) && same_snapshots(snapshots, &reference.own)? {
         return Ok(Verdict::Equal);
     }
@@ -106,7 +106,7 @@ fn same_losses(run: &[Loss], reference: &[Loss]) -> bool {
     sorted(run) == sorted(reference)
 }
 
-fn same_snapshots(run: &Snapshots, reference: &Reference) -> candle_core::Result<bool> {
+fn same_snapshots(run: &Snapshots, reference: &Reference) -> crate::engine::Result<bool> {
     for (&(step, parameter, _), snapshot) in &run.by_place {
         let one = one(reference, step, parameter);
         if !snapshot.gradient.same_bits(&one.gradient)? || !snapshot.parameter.same_bits(&one.parameter)? {
@@ -116,7 +116,7 @@ fn same_snapshots(run: &Snapshots, reference: &Reference) -> candle_core::Result
     Ok(true)
 }
 
-fn max_abs_diff(run: &Snapshots, reference: &Reference) -> candle_core::Result<f64> {
+fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result<f64> {
     let mut max: f64 = 0.0;
     for (&(step, parameter, _), snapshot) in &run.by_place {
         let difference = snapshot.gradient.max_abs_difference(&one(reference, step, parameter).gradient)?;
@@ -143,7 +143,7 @@ fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, ran
 }
 
 /// A bare all-reduce: every rank's payload must be the sum of all ranks' payloads, element by element, exactly.
-pub(super) fn of_collective(session: &Session) -> candle_core::Result<Verdict> {
+pub(super) fn of_collective(session: &Session) -> crate::engine::Result<Verdict> {
     let program = session.program();
     let mut sums: Vec<Vec<f64>> = Vec::new();
     for buffer in &program.buffers {

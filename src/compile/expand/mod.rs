@@ -101,7 +101,7 @@ impl<'a> Member<'a> {
 
     /// Makes the pieces that the payload is flattened into.
     fn pieces(&mut self, gradients: &[BufferId], chunks: usize) {
-        let program = &mut self.program;
+        let program = &mut *self.program;
         let dtype = program.setting.dtype;
         let elements = gradients.iter().map(|&gradient| program.bytes(gradient).0 / dtype.size()).sum::<u64>();
         let elements = usize::try_from(elements).expect("a gradient's elements");
@@ -170,7 +170,7 @@ impl<'a> Member<'a> {
 
     fn channel(&mut self, from: usize, to: usize) -> ChannelId {
         let (from, to) = (self.ranks[from], self.ranks[to]);
-        let program = &mut self.program;
+        let program = &mut *self.program;
         *self
             .channels
             .entry((self.collective, from, to))
