@@ -1,2 +1,7 @@
-//! The binary.
-fn main() {}
+//! The `ranklab` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ranklab::cli::main()
+}
