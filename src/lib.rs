@@ -6,3 +6,4 @@
 pub mod base;
 pub mod program;
 pub mod schedule;
+pub mod scenario;
