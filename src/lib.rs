@@ -4,6 +4,8 @@
 //! The rooms stand in the order of the data. A room may name only the rooms above it (`tests/tidy.rs` enforces it).
 
 pub mod base;
+pub mod compile;
+pub mod engine;
 pub mod program;
-pub mod schedule;
 pub mod scenario;
+pub mod schedule;

@@ -4,6 +4,7 @@ pub mod hardware;
 pub mod ids;
 pub mod mesh;
 pub mod model;
+pub mod saved;
 pub mod settings;
 pub mod tables;
 pub mod units;

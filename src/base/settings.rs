@@ -38,8 +38,10 @@ macro_rules! choices {
 
 choices! {
     /// The type of a tensor's elements.
+    #[derive(Default)]
     Dtype {
         /// 32-bit floating point.
+        #[default]
         F32 = "f32",
         /// 64-bit floating point.
         F64 = "f64",
@@ -105,7 +107,7 @@ choices! {
     Positions {
         /// A learned embedding `[t,h]`, added to the token's.
         Learned = "learned",
-        /// Rotary embedding of queries and keys, base 10,000, halves paired (i, i + d/2) as in LLaMA's Hugging Face code.
+        /// Rotary embedding of queries and keys, base 10,000, halves paired (i, i + d/2) as in `transformers`.
         Rotary = "rotary",
     }
 }
@@ -133,11 +135,13 @@ choices! {
 }
 
 choices! {
-    /// What the optimizer does with a gradient.
+    /// How parameters follow from gradients.
+    #[derive(Default)]
     OptimizerKind {
-        /// Adam with decoupled weight decay: two moments per parameter.
+        /// Adam with decoupled weight decay.
+        #[default]
         Adamw = "adamw",
-        /// Plain gradient descent: no state.
+        /// Plain stochastic gradient descent.
         Sgd = "sgd",
     }
 }
@@ -147,6 +151,41 @@ choices! {
     CollectiveKind {
         /// Every rank ends with the sum of all ranks' values.
         AllReduce = "all-reduce",
+    }
+}
+
+/// The optimizer with its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimizer {
+    /// The rule.
+    pub kind: OptimizerKind,
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+}
+
+impl Default for Optimizer {
+    /// AdamW with PyTorch's defaults.
+    fn default() -> Self {
+        Self { kind: OptimizerKind::Adamw, lr: 1e-3, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 }
+    }
+}
+
+impl OptimizerKind {
+    /// Tensors of state that it keeps for each parameter.
+    #[must_use]
+    pub fn moments(self) -> usize {
+        match self {
+            Self::Adamw => 2,
+            Self::Sgd => 0,
+        }
     }
 }
 

@@ -1,4 +1,15 @@
 //! The language: plans (who computes what in which order) and programs (what each rank's streams do).
 
+pub mod head;
+pub mod memory;
+pub mod op;
 pub mod plan;
+pub mod tables;
+pub mod trace;
 pub mod trouble;
+pub mod wait;
+
+pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
+pub use tables::{Channel, Collective, CollectiveKind, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
+pub use trace::Trace;
+pub use wait::Wait;

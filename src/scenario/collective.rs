@@ -10,7 +10,7 @@ use crate::base::Bytes;
 /// The collective.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Collective> {
     let kind = written.choice(&collective::KIND, CollectiveKind::find);
-    let bytes = written.integer(&collective::BYTES).and_then(|bytes| u64::try_from(bytes).ok());
+    let bytes = written.size(&collective::BYTES).map(|bytes| bytes as u64);
     let ranks = written.size(&collective::RANKS);
     let algorithm = written.choice(&collective::ALGORITHM, AllReduce::find);
     if let Some(ranks) = ranks {

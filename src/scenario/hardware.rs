@@ -2,6 +2,7 @@
 
 use super::keys::{Key, between, device, hardware, inside, pipeline};
 use super::problem::Problem;
+use super::reader::Extent;
 use super::words::{grouped, number};
 use super::written::Written;
 use super::{Task, Training};
@@ -10,9 +11,9 @@ use crate::base::tables::Entry;
 use crate::base::{Bytes, Ticks};
 
 /// The costs; unit costs depend on the number of blocks in each stage.
-pub(super) fn read(written: &mut Written, task: Option<&Task>) -> Option<Hardware> {
+pub(super) fn read(written: &mut Written, task: Option<&Task>, extent: Extent) -> Option<Hardware> {
     let name = written.text(&hardware::COSTS);
-    let ranks_per_node = ranks_per_node(written, task);
+    let ranks_per_node = ranks_per_node(written, extent.ranks);
     let unit = unit_costs(written, task);
     let table = name.as_deref().and_then(Entry::find).and_then(|entry| table(written, entry.table()));
     let costs = if name.as_deref() == Some("unit") { Costs::Unit(unit?) } else { Costs::Table(table?) };
@@ -29,12 +30,8 @@ fn gigabytes(written: &Written, key: &Key) -> Option<Bytes> {
     written.number(key).map(|gigabytes| Bytes((gigabytes * 1e9).round() as u64))
 }
 
-fn ranks_per_node(written: &mut Written, task: Option<&Task>) -> Option<usize> {
+fn ranks_per_node(written: &mut Written, ranks: Option<usize>) -> Option<usize> {
     const USUAL: usize = 8;
-    let ranks = task.map(|task| match task {
-        Task::Train(training) => training.mesh.ranks(),
-        Task::Collective(collective) => collective.ranks,
-    });
     let key = &hardware::RANKS_PER_NODE;
     if !written.has(&hardware::NODES, 0) {
         return written.or(key, Written::size, Some(USUAL));
@@ -81,7 +78,10 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
     };
     let Some(shares) = shares.filter(|shares| shares * (1_000 / unit) <= MOST_TICKS) else {
         let problem = Problem::new("no clock divides a slot evenly among the blocks of all these stages");
-        written.refuse(&[&pipeline::LAYERS_PER_STAGE, &hardware::FORWARD], problem.hint("give the stages numbers of layers with small common multiples"));
+        written.refuse(
+            &[&pipeline::LAYERS_PER_STAGE, &hardware::FORWARD],
+            problem.hint("give the stages numbers of layers with small common multiples"),
+        );
         return None;
     };
     let ticks = |slots: u64| Ticks(slots / unit * shares);

@@ -46,8 +46,8 @@ pub enum Kind {
 pub enum Unwritten {
     /// This value; texts without quotes.
     Is(&'static str),
-    /// Something that depends on other keys, in words.
-    Words(&'static str),
+    /// What the second text says; the first is a value that could be written.
+    Like(&'static str, &'static str),
 }
 
 /// A section of the file.
@@ -103,7 +103,7 @@ pub static SECTIONS: [(Section, &str, &str); 14] = [
 
 macro_rules! keys {
     ($($module:ident $section:ident {
-        $($name:ident $text:literal $kind:expr, $unwritten:ident $default:literal, $unit:literal, $meaning:literal;)+
+        $($name:ident $text:literal $kind:expr, $unwritten:ident($($default:literal),+), $unit:literal, $meaning:literal;)+
     })+) => {
         $(pub(super) mod $module {
             #[allow(clippy::wildcard_imports, reason = "the table is one text in one file")]
@@ -112,7 +112,7 @@ macro_rules! keys {
                 section: Section::$section,
                 name: $text,
                 kind: $kind,
-                unwritten: Unwritten::$unwritten($default),
+                unwritten: Unwritten::$unwritten($($default),+),
                 unit: $unit,
                 meaning: $meaning,
             };)+
@@ -127,98 +127,107 @@ use Kind::{Bool, Choice, Integer, Integers, Number, Text};
 
 keys! {
     top Top {
-        TITLE "title" Text, Is "untitled", "", "name on the screen and in reports";
-        SEED "seed" Integer(0, i64::MAX), Is "0", "", "start of all random numbers: weights and data";
+        TITLE "title" Text, Is("untitled"), "", "name on the screen and in reports";
+        SEED "seed" Integer(0, 0xffff_ffff), Is("0"), "", "start of all random numbers: weights and data";
     }
     model Model {
-        PRESET "preset" Choice(presets::names), Is "tiny", "", "sizes to start from; the keys below replace some of them";
-        LAYERS "layers" Integer(1, 10_000), Words "of the preset", "", "transformer blocks";
-        HIDDEN "hidden" Integer(1, 1 << 20), Words "of the preset", "", "width of the residual stream";
-        HEADS "heads" Integer(1, 65_536), Words "of the preset", "", "query heads; divides hidden";
-        KV_HEADS "kv_heads" Integer(1, 65_536), Words "of the preset, or heads", "", "key and value heads; divides heads";
-        SEQUENCE "sequence" Integer(1, 1 << 24), Words "of the preset", "tokens", "length of a sequence";
-        VOCAB "vocab" Integer(1, 1 << 24), Words "of the preset", "", "size of the vocabulary";
-        FFN "ffn" Integer(1, 1 << 22), Words "of the preset, or 4 x hidden", "", "width of the feed-forward layer";
-        ACTIVATION "activation" Choice(|| Activation::NAMES.to_vec()), Words "of the preset", "", "non-linearity of the feed-forward layer";
-        NORM "norm" Choice(|| Norm::NAMES.to_vec()), Words "of the preset", "", "layer norm or root-mean-square norm";
-        POSITIONS "positions" Choice(|| Positions::NAMES.to_vec()), Words "of the preset", "", "how a token knows its place";
-        BIAS "bias" Choice(|| Bias::NAMES.to_vec()), Words "of the preset", "", "which layers have a bias";
-        FUSED_QKV "fused_qkv" Bool, Words "of the preset", "", "one matrix for queries, keys and values, or three";
-        TIED "tied" Bool, Words "of the preset", "", "the head shares the token embedding's weight";
-        DROPOUT "dropout" Number(0.0, 0.99), Words "of the preset", "", "probability of dropping an element";
-        PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Words "numerics.dtype", "", "type of the parameters and their gradients";
+        PRESET "preset" Choice(presets::names), Is("tiny"), "", "sizes to start from; the keys below replace some of them";
+        LAYERS "layers" Integer(1, 10_000), Like("8", "the preset's"), "", "transformer blocks";
+        HIDDEN "hidden" Integer(1, 1 << 20), Like("64", "the preset's"), "", "width of the residual stream";
+        HEADS "heads" Integer(1, 65_536), Like("8", "the preset's"), "", "query heads; divides hidden";
+        KV_HEADS "kv_heads" Integer(1, 65_536), Like("8", "the preset's, or heads"), "", "key and value heads; divides heads";
+        SEQUENCE "sequence" Integer(1, 1 << 24), Like("32", "the preset's"), "tokens", "length of a sequence";
+        VOCAB "vocab" Integer(1, 1 << 24), Like("256", "the preset's"), "", "size of the vocabulary";
+        FFN "ffn" Integer(1, 1 << 22), Like("256", "the preset's, or 4 x hidden"), "", "width of the feed-forward layer";
+        ACTIVATION "activation" Choice(|| Activation::NAMES.to_vec()), Like("gelu", "the preset's"), "",
+            "non-linearity of the feed-forward layer";
+        NORM "norm" Choice(|| Norm::NAMES.to_vec()), Like("layer", "the preset's"), "", "layer norm or root-mean-square norm";
+        POSITIONS "positions" Choice(|| Positions::NAMES.to_vec()), Like("learned", "the preset's"), "",
+            "how a token knows its place";
+        BIAS "bias" Choice(|| Bias::NAMES.to_vec()), Like("no-qkv", "the preset's"), "", "which layers have a bias";
+        FUSED_QKV "fused_qkv" Bool, Like("true", "the preset's"), "", "one matrix for queries, keys and values, or three";
+        TIED "tied" Bool, Like("false", "the preset's"), "", "the head shares the token embedding's weight";
+        DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element";
+        PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
+            "type of the parameters and their gradients";
     }
     batch Batch {
-        MICRO_BATCHES "micro_batches" Integer(1, 1_000_000), Is "8", "", "micro-batches per data-parallel rank and step";
-        MICRO_BATCH_SIZE "micro_batch_size" Integer(1, 65_536), Is "1", "sequences", "size of a micro-batch";
-        STEPS "steps" Integer(1, 1_000_000), Is "2", "", "training steps";
+        MICRO_BATCHES "micro_batches" Integer(1, 1_000_000), Is("8"), "", "micro-batches per data-parallel rank and step";
+        MICRO_BATCH_SIZE "micro_batch_size" Integer(1, 65_536), Is("1"), "sequences", "size of a micro-batch";
+        STEPS "steps" Integer(1, 1_000_000), Is("2"), "", "training steps";
     }
     parallel Parallel {
-        DATA "data" Integer(1, 65_536), Is "1", "ranks", "data-parallel replicas";
-        PIPELINE "pipeline" Integer(1, 65_536), Is "1", "ranks", "pipeline stages";
+        DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
+        PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
     }
     data_parallel DataParallel {
-        ALL_REDUCE "all_reduce" Choice(|| AllReduce::NAMES.to_vec()), Is "ring", "", "how gradients are summed";
-        BUCKET_MIB "bucket_mib" Number(0.000_01, 65_536.0), Is "25", "MiB", "a bucket of gradients closes at this size";
-        FIRST_BUCKET_MIB "first_bucket_mib" Number(0.000_01, 65_536.0), Is "1", "MiB", "size of the first bucket, so that it leaves early";
-        OVERLAP "overlap" Bool, Is "true", "", "a bucket leaves while the backward pass goes on";
+        ALL_REDUCE "all_reduce" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how gradients are summed";
+        BUCKET_MIB "bucket_mib" Number(0.000_01, 65_536.0), Is("25"), "MiB", "a bucket of gradients closes at this size";
+        FIRST_BUCKET_MIB "first_bucket_mib" Number(0.000_01, 65_536.0), Is("1"), "MiB",
+            "size of the first bucket, so that it leaves early";
+        OVERLAP "overlap" Bool, Is("true"), "", "a bucket leaves while the backward pass goes on";
     }
     pipeline Pipeline {
-        SCHEDULE "schedule" Choice(schedules), Is "1f1b", "", "order of forward and backward passes on each stage";
-        P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is "edge-fifo", "", "who waits for whom when stages exchange a message";
-        BARRIER "barrier" Bool, Is "true", "", "ranks meet at the end of a step, as a global gradient norm makes them";
-        LAYERS_PER_STAGE "layers_per_stage" Integers(1, 10_000), Words "evenly; the first stages get one more", "", "blocks of each stage";
+        SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
+        P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is("edge-fifo"), "",
+            "who waits for whom when stages exchange a message";
+        BARRIER "barrier" Bool, Is("true"), "", "ranks meet at the end of a step, as a global gradient norm makes them";
+        LAYERS_PER_STAGE "layers_per_stage" Integers(1, 10_000), Like("[8]", "evenly; the first stages get one more"), "",
+            "blocks of each stage";
     }
     optimizer Optimizer {
-        KIND "kind" Choice(|| OptimizerKind::NAMES.to_vec()), Is "adamw", "", "update rule";
-        LR "lr" Number(0.0, 1_000.0), Is "0.001", "", "learning rate";
-        BETA1 "beta1" Number(0.0, 0.999_999), Is "0.9", "", "AdamW: decay of the first moment";
-        BETA2 "beta2" Number(0.0, 0.999_999), Is "0.999", "", "AdamW: decay of the second moment";
-        EPSILON "epsilon" Number(1e-30, 1.0), Is "1e-8", "", "AdamW: added to the denominator";
-        WEIGHT_DECAY "weight_decay" Number(0.0, 1.0), Is "0.01", "", "share of the weights that a step takes away, times lr";
+        KIND "kind" Choice(|| OptimizerKind::NAMES.to_vec()), Is("adamw"), "", "update rule";
+        LR "lr" Number(0.0, 1_000.0), Is("0.001"), "", "learning rate";
+        BETA1 "beta1" Number(0.0, 0.999_999), Is("0.9"), "", "AdamW: decay of the first moment";
+        BETA2 "beta2" Number(0.0, 0.999_999), Is("0.999"), "", "AdamW: decay of the second moment";
+        EPSILON "epsilon" Number(1e-30, 1.0), Is("1e-8"), "", "AdamW: added to the denominator";
+        WEIGHT_DECAY "weight_decay" Number(0.0, 1.0), Is("0.01"), "", "share of the weights that a step takes away, times lr";
     }
     numerics Numerics {
-        VALUES "values" Choice(|| Values::NAMES.to_vec()), Is "real", "", "compute every tensor, or follow shapes alone";
-        DTYPE "dtype" Choice(dtypes), Is "f32", "", "type of the tensors; real values need f32 or f64";
-        EXACT "exact" Bool, Is "false", "", "round gradients to a grid before they are summed: sums lose their order";
+        VALUES "values" Choice(|| Values::NAMES.to_vec()), Is("real"), "", "compute every tensor, or follow shapes alone";
+        DTYPE "dtype" Choice(dtypes), Is("f32"), "", "type of the tensors; real values need f32 or f64";
+        EXACT "exact" Bool, Is("false"), "", "round gradients to a grid before they are summed: sums lose their order";
     }
     hardware Hardware {
-        COSTS "costs" Choice(costs), Is "unit", "", "textbook slots, or a hardware table";
-        FORWARD "forward" Number(0.0, 1_000.0), Is "1", "slots", "unit costs: forward pass of a stage";
-        BACKWARD_INPUT "backward_input" Number(0.0, 1_000.0), Is "1", "slots", "unit costs: backward pass for a stage's input";
-        BACKWARD_WEIGHT "backward_weight" Number(0.0, 1_000.0), Is "1", "slots", "unit costs: backward pass for a stage's weights";
-        MEMORY_GB "memory_gb" Number(0.000_001, 1_000_000.0), Words "of the table; no limit with unit costs", "GB, 1e9 bytes", "memory of a device";
-        NODES "nodes" Integer(1, 65_536), Words "as many as the ranks fill", "", "number of nodes";
-        RANKS_PER_NODE "ranks_per_node" Integer(1, 65_536), Words "8, or ranks / nodes", "ranks", "ranks in a node";
+        COSTS "costs" Choice(costs), Is("unit"), "", "textbook slots, or a hardware table";
+        FORWARD "forward" Number(0.0, 1_000.0), Is("1"), "slots", "unit costs: forward pass of a stage";
+        BACKWARD_INPUT "backward_input" Number(0.0, 1_000.0), Is("1"), "slots", "unit costs: backward pass for a stage's input";
+        BACKWARD_WEIGHT "backward_weight" Number(0.0, 1_000.0), Is("1"), "slots",
+            "unit costs: backward pass for a stage's weights";
+        MEMORY_GB "memory_gb" Number(0.000_001, 1_000_000.0), Like("80", "the table's; no limit with unit costs"), "GB",
+            "memory of a device; a GB is 1e9 bytes";
+        NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";
+        RANKS_PER_NODE "ranks_per_node" Integer(1, 65_536), Like("8", "8, or ranks / nodes"), "ranks", "ranks in a node";
     }
     device Device {
-        FLOPS "flops" Number(0.000_1, 1e6), Words "of the table", "TFLOP/s", "achieved speed of matrix products";
-        BANDWIDTH "bandwidth" Number(0.01, 1e6), Words "of the table", "GB/s", "speed of its memory";
-        SOURCE "source" Text, Words "set by the scenario", "", "where the numbers come from";
+        FLOPS "flops" Number(0.000_1, 1e6), Like("400", "the table's"), "TFLOP/s", "achieved speed of matrix products";
+        BANDWIDTH "bandwidth" Number(0.01, 1e6), Like("100", "the table's"), "GB/s", "speed of its memory";
+        SOURCE "source" Text, Like("my own measurement", "says that the scenario set them"), "", "where the numbers come from";
     }
     inside Inside {
-        ALPHA "alpha" Number(0.0, 1e6), Words "of the table", "us", "latency of a message";
-        BANDWIDTH "bandwidth" Number(0.01, 1e6), Words "of the table", "GB/s", "bandwidth of one direction";
-        SOURCE "source" Text, Words "set by the scenario", "", "where the numbers come from";
+        ALPHA "alpha" Number(0.0, 1e6), Like("5", "the table's"), "us", "latency of a message";
+        BANDWIDTH "bandwidth" Number(0.01, 1e6), Like("100", "the table's"), "GB/s", "bandwidth of one direction";
+        SOURCE "source" Text, Like("my own measurement", "says that the scenario set them"), "", "where the numbers come from";
     }
     between Between {
-        ALPHA "alpha" Number(0.0, 1e6), Words "of the table", "us", "latency of a message";
-        BANDWIDTH "bandwidth" Number(0.01, 1e6), Words "of the table", "GB/s", "bandwidth of one direction";
-        SOURCE "source" Text, Words "set by the scenario", "", "where the numbers come from";
+        ALPHA "alpha" Number(0.0, 1e6), Like("5", "the table's"), "us", "latency of a message";
+        BANDWIDTH "bandwidth" Number(0.01, 1e6), Like("100", "the table's"), "GB/s", "bandwidth of one direction";
+        SOURCE "source" Text, Like("my own measurement", "says that the scenario set them"), "", "where the numbers come from";
     }
     trouble Trouble {
-        KIND "kind" Choice(troubles), Words "needed", "", "what goes wrong";
-        RANK "rank" Integer(0, 65_535), Words "all ranks", "", "the rank that it meets";
-        OP "op" Text, Words "all ops", "", "the ops that it meets: the start of their text, such as `all-reduce bucket0` or `0F3`";
-        STEP "step" Integer(0, 999_999), Words "all steps", "", "the step that it meets, from 0";
-        FACTOR "factor" Number(0.001, 1_000.0), Words "2", "", "slow-rank, slow-link: how many times as long it takes";
+        KIND "kind" Choice(troubles), Like("slow-rank", "none, it is needed"), "", "what goes wrong";
+        RANK "rank" Integer(0, 65_535), Like("0", "all ranks"), "", "the rank that it meets";
+        OP "op" Text, Like("0F3", "all ops"), "",
+            "the ops that it meets: the start of their text, such as `all-reduce bucket0` or `0F3`";
+        STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
+        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2"), "", "slow-rank, slow-link: how many times as long it takes";
     }
     collective Collective {
-        KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is "all-reduce", "", "which collective";
-        BYTES "bytes" Integer(1, 1 << 40), Is "1048576", "bytes", "payload of each rank";
-        RANKS "ranks" Integer(1, 65_536), Is "8", "ranks", "ranks that take part";
-        ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is "ring", "", "how the data moves";
-        CHUNKS "chunks" Integer(1, 65_536), Words "ranks for a ring, else 1", "", "pieces that the payload is cut into";
+        KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is("all-reduce"), "", "which collective";
+        BYTES "bytes" Integer(1, 1 << 40), Is("1048576"), "", "payload of each rank in bytes";
+        RANKS "ranks" Integer(1, 65_536), Is("8"), "ranks", "ranks that take part";
+        ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
+        CHUNKS "chunks" Integer(1, 65_536), Like("8", "ranks for a ring, else 1"), "", "pieces that the payload is cut into";
     }
 }
 
@@ -246,6 +255,13 @@ impl Section {
         SECTIONS.iter().find(|row| row.1 == path).map(|row| row.0)
     }
 
+    /// The section called `name` inside this one.
+    pub(super) fn child(self, name: &str) -> Option<Self> {
+        let path = |section: &Self| section.path().rsplit_once('.').unwrap_or(("", section.path()));
+        let mut sections = SECTIONS.iter().map(|row| row.0).filter(|section| *section != Self::Top);
+        sections.find(|section| path(section) == (self.path(), name))
+    }
+
     /// Its keys.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().copied().filter(move |key| key.section == self)
@@ -253,10 +269,7 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        matches!(
-            self,
-            Self::Model | Self::Batch | Self::Parallel | Self::DataParallel | Self::Pipeline | Self::Optimizer
-        )
+        matches!(self, Self::Model | Self::Batch | Self::Parallel | Self::DataParallel | Self::Pipeline | Self::Optimizer)
     }
 }
 

@@ -13,6 +13,8 @@ use crate::base::units::Bytes;
 const MOST_OPS: f64 = 50e6;
 /// No tensor, and no sum of tensors, is larger: byte counts stay exact as floating-point numbers.
 const MOST_BYTES: f64 = 9e15;
+/// Floating-point operations of one micro-batch stay exact in 64 bits.
+const MOST_FLOPS: f64 = 4e18;
 /// Ticks after which a clock of 64 bits would be in danger.
 const MOST_TICKS: f64 = 4e18;
 
@@ -51,15 +53,27 @@ fn check_bytes(written: &mut Written, training: &Training) {
     let state = 4.0 * parameters(training) * 8.0;
     if state > MOST_BYTES {
         let message = format!("a model of {} parameters is larger than anything that is built", whole(parameters(training)));
-        written.refuse(&[&model::HIDDEN, &model::FFN, &model::VOCAB, &model::LAYERS], Problem::new(message).hint("smaller sizes"));
+        written
+            .refuse(&[&model::HIDDEN, &model::FFN, &model::VOCAB, &model::LAYERS], Problem::new(message).hint("smaller sizes"));
     }
+    let keys: [&'static Key; 5] = [&batch::MICRO_BATCH_SIZE, &model::SEQUENCE, &batch::MICRO_BATCHES, &model::HEADS, &model::FFN];
+    let hint = "a smaller micro-batch or a shorter sequence";
     let activations = activation_elements(training) * 8.0;
     if activations > MOST_BYTES {
         let message = format!("the activations of a step would take {}", bytes(activations));
-        let keys: [&'static Key; 5] =
-            [&batch::MICRO_BATCH_SIZE, &model::SEQUENCE, &batch::MICRO_BATCHES, &model::HEADS, &model::FFN];
-        written.refuse(&keys, Problem::new(message).hint("a smaller micro-batch or a shorter sequence"));
+        written.refuse(&keys, Problem::new(message).hint(hint));
+    } else if flops(training) > MOST_FLOPS {
+        let message = format!("a micro-batch would take {} floating-point operations", whole(flops(training)));
+        written.refuse(&keys, Problem::new(message).allowed(format!("at most {}", whole(MOST_FLOPS))).hint(hint));
     }
+}
+
+/// Forward and backward of one micro-batch through all blocks: 6 per parameter and token, and attention's t x t scores.
+fn flops(training: &Training) -> f64 {
+    let model = &training.model;
+    let tokens = float(training.batch.micro_batch_size) * float(model.sequence);
+    let attention = 12.0 * float(model.sequence) * float(model.hidden) * float(model.layers);
+    tokens * (6.0 * parameters(training) + attention)
 }
 
 /// Parameters of the whole model, in floating point: a product of sizes may exceed 64 bits.
@@ -83,7 +97,8 @@ fn training_ops(training: &Training) -> f64 {
     let compute = 3.0 * (float(training.model.layers) + 2.0) + 4.0 * stages;
     let steps = f64::from(training.batch.steps);
     let buckets = buckets(training);
-    let per_bucket = if training.mesh.size(Axis::Data) == 1 { 0.0 } else { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) };
+    let per_bucket =
+        if training.mesh.size(Axis::Data) == 1 { 0.0 } else { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) };
     steps * (data * compute * f64::from(training.batch.micro_batches) + per_bucket * buckets)
 }
 
@@ -117,22 +132,30 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
             let slot = (unit.forward.0 + unit.backward_input.0 + unit.backward_weight.0) as f64;
             slot * float(training.stages()) * passes(training)
         }
-        (Task::Collective(collective), Costs::Table(table)) => {
-            message_ns(table, collective.bytes) * collective_ops(collective)
-        }
+        (Task::Collective(collective), Costs::Table(table)) => message_ns(table, collective.bytes) * collective_ops(collective),
         (Task::Train(training), Costs::Table(table)) => {
-            let tokens = float(training.batch.micro_batch_size) * float(training.model.sequence);
-            let saved = super::memory::saved_elements(training);
-            let compute = 6.0 * parameters(training) * tokens / table.device.flops_per_second
-                + 100.0 * 8.0 * saved / table.device.memory_bytes_per_second
-                + 12.0 * tokens * float(training.model.sequence) * float(training.model.hidden) * float(training.model.layers)
-                    / table.device.flops_per_second;
-            let messages = 4.0 * float(training.stages()) * message_ns(table, Bytes(0))
-                + 1e9 * 8.0 * tokens * float(training.model.hidden) * float(training.stages()) / slowest_link(table);
-            let state = 1e9 * 64.0 * parameters(training) / table.device.memory_bytes_per_second.min(slowest_link(table));
-            passes(training) * (1e9 * compute + messages) + f64::from(training.batch.steps) * float(training.mesh.ranks()) * state
+            passes(training) * micro_batch_ns(training, table) + state_ns(training, table)
         }
     }
+}
+
+/// A micro-batch through all stages, forward and backward.
+fn micro_batch_ns(training: &Training, table: &Table) -> f64 {
+    /// More passes over the saved tensors than any kernel makes.
+    const PASSES: f64 = 100.0;
+    let saved = 8.0 * super::memory::saved_elements(training);
+    let compute = flops(training) / table.device.flops_per_second + PASSES * saved / table.device.memory_bytes_per_second;
+    let activation = 8 * training.batch.micro_batch_size * training.model.sequence * training.model.hidden;
+    1e9 * compute + 2.0 * float(training.stages()) * message_ns(table, Bytes(activation as u64))
+}
+
+/// Every step's gradients and updates, on all ranks one after another.
+fn state_ns(training: &Training, table: &Table) -> f64 {
+    /// Bytes moved per parameter, more than any all-reduce and optimizer need.
+    const BYTES: f64 = 100.0;
+    let slowest = table.device.memory_bytes_per_second.min(slowest_link(table));
+    let rank = 1e9 * BYTES * parameters(training) / slowest + buckets(training) * 2.0 * message_ns(table, Bytes::ZERO);
+    f64::from(training.batch.steps) * float(training.mesh.ranks()) * rank
 }
 
 fn passes(training: &Training) -> f64 {

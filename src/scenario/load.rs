@@ -67,7 +67,7 @@ fn unreadable(name: &str, error: &io::Error) -> Problems {
 
 fn not_text(error: &std::string::FromUtf8Error) -> Problem {
     let valid = error.utf8_error().valid_up_to();
-    let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
     let problem = Problem::new(format!("the file is not UTF-8 text: byte {} in line {line}", grouped(valid as i128 + 1)));
     match error.as_bytes() {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => problem.hint("it looks like UTF-16: save it as UTF-8"),

@@ -3,9 +3,8 @@
 use super::limits::{bytes, float};
 use super::problem::{Problem, Problems};
 use super::{Scenario, Task, Training, Values};
-use crate::base::model::Activation;
-use crate::base::settings::OptimizerKind;
 use crate::base::mesh::Axis;
+use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
 use crate::program::plan::Pass;
 use crate::schedule::Size;
@@ -47,11 +46,7 @@ impl Scenario {
 fn training_bytes(training: &Training, element: f64) -> f64 {
     /// The verdict runs one device in the run's type and one in f64.
     const F64: f64 = 8.0;
-    let moments = match training.optimizer.kind {
-        OptimizerKind::Adamw => 2.0,
-        OptimizerKind::Sgd => 0.0,
-    };
-    let state = float(training.model.parameter_count()) * (2.0 + moments);
+    let state = float(training.model.parameter_count() * (2 + training.optimizer.kind.moments()));
     let replicas = float(training.mesh.size(Axis::Data));
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
@@ -76,16 +71,14 @@ fn in_flight(training: &Training) -> usize {
     plan.rows.iter().map(peak).max().unwrap_or(0)
 }
 
-/// Elements that the backward pass of one micro-batch needs, over all stages: an estimate from the sizes of each block's tensors.
+/// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet
+/// may have a product that exceeds 64 bits.
 pub(super) fn saved_elements(training: &Training) -> f64 {
-    let model = &training.model;
-    let [h, f, v, t, n] = [model.hidden, model.ffn, model.vocab, model.sequence, model.heads].map(float);
-    let tokens = float(training.batch.micro_batch_size) * t;
-    let qkv = (n + 2.0 * float(model.kv_heads)) * float(model.head_size());
-    let feed_forward = match model.activation {
-        Activation::Gelu => 2.0 * f,
-        Activation::Swiglu => 3.0 * f,
+    let (model, size) = (&training.model, training.batch.micro_batch_size);
+    let sum = |tensors: Vec<SavedTensor>| -> f64 {
+        tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
     };
-    let block = 5.0 * h + qkv + 2.0 * n * t + feed_forward;
-    tokens * (float(model.layers) * block + 2.0 * h + 2.0 * v)
+    let block = sum(saved::block_saved(model, size)) + sum(saved::block_deferred(model, size));
+    let head = sum(saved::head_saved(model, size)) + sum(saved::head_deferred(model, size));
+    float(model.layers) * block + head
 }

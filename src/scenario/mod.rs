@@ -1,10 +1,10 @@
 //! A scenario: what is asked. A TOML text with `--set` overrides becomes a checked [`Scenario`], or all of its problems at once.
 //!
-//! As written ([`written`]): keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
+//! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
-pub mod keys;
 mod collective;
 mod hardware;
+pub mod keys;
 mod limits;
 mod load;
 mod memory;
@@ -24,7 +24,7 @@ use std::ops::Range;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
-pub use crate::base::{AllReduce, CollectiveKind, OptimizerKind, PointToPoint, Values};
+pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::schedule::Schedule;
@@ -115,23 +115,6 @@ pub struct Pipeline {
     pub layers_per_stage: Vec<usize>,
 }
 
-/// What a step does with the gradients.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Optimizer {
-    /// The update rule.
-    pub kind: OptimizerKind,
-    /// Learning rate.
-    pub lr: f64,
-    /// Decay of the first moment (`AdamW`).
-    pub beta1: f64,
-    /// Decay of the second moment (`AdamW`).
-    pub beta2: f64,
-    /// Added to the denominator (`AdamW`).
-    pub epsilon: f64,
-    /// Share of the weights that a step takes away, times the learning rate.
-    pub weight_decay: f64,
-}
-
 /// How numbers are computed, if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numerics {
@@ -195,10 +178,11 @@ impl Training {
     /// The parts of the model on `stage`, in forward order: the first stage has the embedding, the last the head.
     #[must_use]
     pub fn parts(&self, stage: usize) -> Vec<Part> {
-        let blocks = self.layers(stage).map(|layer| Part::Block(u32::try_from(layer).expect("fewer than 2^32 layers")));
-        let embedding = (stage == 0).then_some(Part::Embedding);
-        let head = (stage + 1 == self.stages()).then_some(Part::Head);
-        embedding.into_iter().chain(blocks).chain(head).collect()
+        let layers = self.layers(stage);
+        // Places in forward order: the embedding is 0, block i is i + 1, the head comes last.
+        let first = if stage == 0 { 0 } else { layers.start + 1 };
+        let last = if stage + 1 == self.stages() { layers.end + 1 } else { layers.end };
+        self.model.parts().take(last + 1).skip(first).collect()
     }
 
     /// Memory of the parameters of `stage`.

@@ -1,10 +1,9 @@
 //! `[model]`: a preset with some of its sizes replaced, or all sizes.
 
-use super::keys::{Key, model, numerics};
+use super::keys::{Key, model, numerics, parallel};
 use super::presets::{PRESETS, Preset};
 use super::problem::Problem;
 use super::reader::is_computed;
-use super::words::grouped;
 use super::written::Written;
 use super::{Numerics, Values};
 use crate::base::Dtype;
@@ -74,19 +73,31 @@ fn sizes(written: &Written, preset: &Model) -> Option<Model> {
 }
 
 fn check(written: &mut Written, model: &Model) {
-    let divides = |written: &mut Written, keys: [&'static Key; 2], whole: usize, part: usize| {
-        if !whole.is_multiple_of(part) {
-            let [of, by] = keys.map(|key| key.name);
-            let message = format!("{of} = {} is not a multiple of {by} = {}", grouped(whole as i128), grouped(part as i128));
-            let problem = Problem::new(message).hint(format!("{by} = {} would do", nearest_divisor(whole, part)));
-            written.refuse(&[keys[1], keys[0], &model::PRESET], problem);
-        }
-    };
-    divides(written, [&model::HIDDEN, &model::HEADS], model.hidden, model.heads);
-    divides(written, [&model::HEADS, &model::KV_HEADS], model.heads, model.kv_heads);
+    check_divides(written, [&model::HIDDEN, &model::HEADS], [model.hidden, model.heads]);
+    check_divides(written, [&model::HEADS, &model::KV_HEADS], [model.heads, model.kv_heads]);
     if model.positions == Positions::Rotary && model.hidden.is_multiple_of(model.heads) && !model.head_size().is_multiple_of(2) {
         let message = format!("rotary positions turn pairs, and a head of {} elements is odd", model.head_size());
-        written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], Problem::new(message).hint("hidden / heads must be even"));
+        let problem = Problem::new(message).hint("hidden / heads must be even");
+        written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], problem);
+    }
+    if model.tied && written.size(&parallel::PIPELINE).is_some_and(|stages| stages > 1) {
+        let problem =
+            Problem::new("a tied embedding would stand on the first stage and on the last, and stages share nothing yet");
+        let keys = [&model::TIED, &model::PRESET, &parallel::PIPELINE];
+        written.refuse(&keys, problem.hint("tied = false, or pipeline = 1"));
+    }
+    if model.dropout > 0.0 {
+        let problem = Problem::new(format!("`dropout = {}` is not computed yet", model.dropout)).allowed("0");
+        written.refuse(&[&model::DROPOUT], problem);
+    }
+}
+
+fn check_divides(written: &mut Written, keys: [&'static Key; 2], [whole, part]: [usize; 2]) {
+    if !whole.is_multiple_of(part) {
+        let [of, by] = keys.map(|key| key.name);
+        let problem = Problem::new(format!("{of} = {whole} is not a multiple of {by} = {part}"));
+        let hint = format!("{by} = {} would do", nearest_divisor(whole, part));
+        written.refuse(&[keys[1], keys[0], &model::PRESET], problem.hint(hint));
     }
 }
 

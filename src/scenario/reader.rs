@@ -1,6 +1,6 @@
 //! From a scenario as written to the scenario as meant. Each part notes its problems and goes on, so that all are found.
 
-use super::keys::{KEYS, Key, Section, numerics, top};
+use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, numerics, parallel, top};
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
@@ -38,14 +38,30 @@ fn meant(written: &mut Written) -> Option<Scenario> {
     } else {
         training::read(written, numerics).map(Task::Train)
     };
-    let hardware = hardware::read(written, task.as_ref());
-    let trouble = trouble::read(written, task.as_ref());
+    let extent = extent(written, is_collective);
+    let hardware = hardware::read(written, task.as_ref(), extent);
+    let trouble = trouble::read(written, extent);
     let title = written.text(&top::TITLE);
-    let seed = written.integer(&top::SEED).and_then(|seed| u64::try_from(seed).ok());
+    let seed = written.count(&top::SEED).map(u64::from);
     let scenario =
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
     limits::check(written, &scenario);
     Some(scenario)
+}
+
+/// How far ranks and steps go, as far as it is known: other problems of the task do not hide problems with these.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub ranks: Option<usize>,
+    pub steps: Option<u32>,
+}
+
+fn extent(written: &Written, is_collective: bool) -> Extent {
+    if is_collective {
+        return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) };
+    }
+    let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));
+    Extent { ranks: data.zip(stages).map(|(data, stages)| data * stages), steps: written.count(&batch::STEPS) }
 }
 
 fn read_numerics(written: &mut Written) -> Option<Numerics> {
@@ -84,36 +100,24 @@ fn refuse_training(written: &mut Written) {
 
 // Values by the type that the meant scenario has. `None`: refused, or unwritten without a value of its own.
 impl Written {
-    pub fn integer(&self, key: &Key) -> Option<i64> {
-        match self.value(key, 0)? {
-            Value::Integer(integer) => Some(integer),
-            _ => None,
-        }
+    pub fn size(&self, key: &Key) -> Option<usize> {
+        self.value(key, 0).and_then(Value::size)
     }
 
-    pub fn size(&self, key: &Key) -> Option<usize> {
-        self.integer(key).and_then(|size| usize::try_from(size).ok())
+    pub fn count(&self, key: &Key) -> Option<u32> {
+        self.value(key, 0).and_then(Value::count)
     }
 
     pub fn number(&self, key: &Key) -> Option<f64> {
-        match self.value(key, 0)? {
-            Value::Number(number) => Some(number),
-            _ => None,
-        }
+        self.value(key, 0).and_then(Value::number)
     }
 
     pub fn flag(&self, key: &Key) -> Option<bool> {
-        match self.value(key, 0)? {
-            Value::Bool(flag) => Some(flag),
-            _ => None,
-        }
+        self.value(key, 0).and_then(Value::flag)
     }
 
     pub fn text(&self, key: &Key) -> Option<String> {
-        match self.value(key, 0)? {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
+        self.value(key, 0).and_then(Value::text)
     }
 
     /// A choice as a member of its set.
@@ -128,7 +132,11 @@ impl Written {
 
     /// Mebibytes as bytes, at least one.
     pub fn mebibytes(&self, key: &Key) -> Option<Bytes> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the key's range is above 0 and below 2^17 MiB")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the key's range is above 0 and below 2^17 MiB"
+        )]
         self.number(key).map(|mebibytes| Bytes((mebibytes * f64::from(1 << 20)).round() as u64))
     }
 }

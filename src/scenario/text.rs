@@ -31,7 +31,9 @@ pub fn show_scenario() -> String {
     }
     let named = |out: &mut String, title: &str, rows: Vec<(&str, &str)>| {
         let _ = write!(out, "\n{title}\n");
-        rows.into_iter().for_each(|(name, meaning)| row(out, "  ", name, meaning));
+        for (name, meaning) in rows {
+            row(out, "  ", name, meaning);
+        }
     };
     named(&mut out, "presets", PRESETS.iter().map(|preset| (preset.name, preset.meaning)).collect());
     named(&mut out, "schedules", SCHEDULES.iter().map(|schedule| (schedule.name, schedule.meaning)).collect());
@@ -41,7 +43,9 @@ pub fn show_scenario() -> String {
         let table = entry.table();
         let sources = [("device", &table.device.source), ("inside", &table.inside.source), ("between", &table.between.source)];
         let _ = write!(out, "\nsources of {}\n", entry.name);
-        sources.into_iter().for_each(|(what, source)| row(&mut out, "  ", what, source));
+        for (what, source) in sources {
+            row(&mut out, "  ", what, source);
+        }
     }
     out
 }
@@ -51,11 +55,12 @@ pub fn show_scenario() -> String {
 pub fn new_scenario() -> String {
     let mut out = String::from(
         "# A scenario for ranklab: what is trained, on which ranks, at what cost.\n\
-         # Every key stands here with its default; what stands behind # is optional.\n\
+         # Every key stands here with its default; a line behind a single # is an example.\n\
          # Run it:  ranklab run FILE     Look at it:  ranklab learn FILE\n\n",
     );
     for (section, path, meaning) in &SECTIONS {
-        let optional = matches!(section, Section::Trouble | Section::Collective | Section::Device | Section::Inside | Section::Between);
+        let optional =
+            matches!(section, Section::Trouble | Section::Collective | Section::Device | Section::Inside | Section::Between);
         if !path.is_empty() {
             let header = if optional { format!("# {}", section.header()) } else { section.header() };
             let _ = write!(out, "\n{header:<COLUMN$}  # {meaning}\n");
@@ -92,29 +97,29 @@ pub fn merged(name: &str, text: &str, overrides: &[String]) -> Result<String, Pr
 }
 
 fn show_key(out: &mut String, key: &Key) {
-    let unit = if key.unit.is_empty() { String::new() } else { format!(" ({})", key.unit) };
-    match key.unwritten {
-        Unwritten::Is(_) => row(out, "  ", &format!("{} = {}", key.name, default_text(key)), &format!("{}{unit}", key.meaning)),
-        Unwritten::Words(words) => row(out, "  ", key.name, &format!("{}{unit}; unwritten: {words}", key.meaning)),
-    }
-    row(out, "  ", "", &key.allowed());
+    let (left, allowed) = match key.unwritten {
+        Unwritten::Is(_) => (format!("{} = {}", key.name, example(key)), key.allowed()),
+        Unwritten::Like(_, default) => (key.name.to_owned(), format!("{}; default: {default}", key.allowed())),
+    };
+    row(out, "  ", &left, key.meaning);
+    row(out, "  ", "", &allowed);
 }
 
 fn new_key(out: &mut String, key: &Key, optional: bool) {
-    let unit = if key.unit.is_empty() { String::new() } else { format!(" ({})", key.unit) };
-    let (line, note) = match key.unwritten {
-        Unwritten::Is(_) if !optional => (format!("{} = {}", key.name, default_text(key)), String::new()),
-        Unwritten::Is(_) => (format!("# {} = {}", key.name, default_text(key)), String::new()),
-        Unwritten::Words(words) => (format!("# {} = ", key.name), format!("; unwritten: {words}")),
+    let (mark, default) = match key.unwritten {
+        Unwritten::Is(_) => (if optional { "# " } else { "" }, String::new()),
+        Unwritten::Like(_, default) => ("# ", format!("; default: {default}")),
     };
-    let _ = writeln!(out, "{line:<COLUMN$}  # {}{unit}: {}{note}", key.meaning, key.allowed());
+    let line = format!("{mark}{} = {}", key.name, example(key));
+    let _ = writeln!(out, "{line:<COLUMN$}  # {} ({}{default})", key.meaning, key.allowed());
 }
 
-/// The default as TOML.
-fn default_text(key: &Key) -> String {
-    match (key.unwritten, key.kind) {
-        (Unwritten::Is(text), Kind::Text | Kind::Choice(_)) => format!("\"{text}\""),
-        (Unwritten::Is(text) | Unwritten::Words(text), _) => text.to_owned(),
+/// The default as TOML, or a value that could be written.
+fn example(key: &Key) -> String {
+    let (Unwritten::Is(text) | Unwritten::Like(text, _)) = key.unwritten;
+    match key.kind {
+        Kind::Text | Kind::Choice(_) => format!("\"{text}\""),
+        _ => text.to_owned(),
     }
 }
 

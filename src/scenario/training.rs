@@ -5,7 +5,9 @@ use super::problem::Problem;
 use super::value::Value;
 use super::words::{grouped, shortened};
 use super::written::Written;
-use super::{AllReduce, Batch, DataParallel, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model};
+use super::{
+    AllReduce, Batch, DataParallel, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model,
+};
 use crate::base::mesh::Mesh;
 use crate::schedule::Schedule;
 
@@ -36,9 +38,9 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
 
 fn read_batch(written: &Written) -> Option<Batch> {
     Some(Batch {
-        micro_batches: u32::try_from(written.integer(&batch::MICRO_BATCHES)?).ok()?,
+        micro_batches: written.count(&batch::MICRO_BATCHES)?,
         micro_batch_size: written.size(&batch::MICRO_BATCH_SIZE)?,
-        steps: u32::try_from(written.integer(&batch::STEPS)?).ok()?,
+        steps: written.count(&batch::STEPS)?,
     })
 }
 
@@ -62,7 +64,8 @@ fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> 
 pub(super) fn refuse_real_ranks(written: &mut Written, key: &'static Key, ranks: usize, numerics: Option<Numerics>) {
     if numerics.is_some_and(|numerics| numerics.values == Values::Real) && ranks > MOST_REAL_RANKS {
         let problem = Problem::new(format!("{} ranks are too many for real values", grouped(ranks as i128)));
-        let problem = problem.allowed(format!("at most {MOST_REAL_RANKS}: each computes and holds its own tensors, all on one machine"));
+        let problem =
+            problem.allowed(format!("at most {MOST_REAL_RANKS}: each computes and holds its own tensors, all on one machine"));
         let hint = format!("values = \"shape\" follows shapes alone, on up to {} ranks", grouped(MOST_RANKS as i128));
         written.refuse(&[key, &numerics_keys::VALUES], problem.hint(hint));
     }
@@ -100,8 +103,7 @@ fn layers_per_stage(written: &mut Written, layers: usize, stages: usize) -> Opti
     if !written.has(key, 0) {
         return Some((0..stages).map(|stage| layers / stages + usize::from(stage < layers % stages)).collect());
     }
-    let Some(Value::Integers(list)) = written.value(key, 0) else { return None };
-    let list: Vec<usize> = list.into_iter().filter_map(|layers| usize::try_from(layers).ok()).collect();
+    let list = written.value(key, 0).and_then(Value::sizes)?;
     let shown = shortened(&format!("{list:?}"));
     if list.len() != stages {
         let message = format!("`layers_per_stage` = {shown} has {} entries for {} stages", list.len(), grouped(stages as i128));
@@ -110,7 +112,8 @@ fn layers_per_stage(written: &mut Written, layers: usize, stages: usize) -> Opti
     }
     let sum: usize = list.iter().sum();
     if sum != layers {
-        let message = format!("`layers_per_stage` = {shown} sums to {}, not to the model's {layers} layers", grouped(sum as i128));
+        let message =
+            format!("`layers_per_stage` = {shown} sums to {}, not to the model's {layers} layers", grouped(sum as i128));
         written.refuse(&[key], Problem::new(message).allowed(format!("entries that sum to {layers}")));
         return None;
     }

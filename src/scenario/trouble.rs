@@ -1,62 +1,38 @@
 //! `[[trouble]]`: faults, each with the ranks, ops and steps that it meets.
 
-use super::keys::trouble;
+use super::keys::{Key, trouble};
 use super::problem::Problem;
+use super::reader::Extent;
 use super::value::Value;
 use super::written::Written;
-use super::{Task, keys::Key};
+
 use crate::base::Rank;
 use crate::program::trouble::{Trouble, TroubleKind};
 
 /// All faults, in the order of the text.
-pub(super) fn read(written: &mut Written, task: Option<&Task>) -> Option<Vec<Trouble>> {
-    let all: Vec<_> = (0..written.troubles).map(|index| one(written, index, task)).collect();
+pub(super) fn read(written: &mut Written, extent: Extent) -> Option<Vec<Trouble>> {
+    let all: Vec<_> = (0..written.troubles).map(|index| one(written, index, extent)).collect();
     all.into_iter().collect()
 }
 
-fn one(written: &mut Written, index: usize, task: Option<&Task>) -> Option<Trouble> {
-    let kind = kind(written, index);
-    let rank = optional(written, &trouble::RANK, index, |value| match value {
-        Value::Integer(rank) => usize::try_from(rank).ok(),
-        _ => None,
-    });
-    let step = optional(written, &trouble::STEP, index, |value| match value {
-        Value::Integer(step) => u32::try_from(step).ok(),
-        _ => None,
-    });
-    let op = optional(written, &trouble::OP, index, |value| match value {
-        Value::Text(op) => Some(op),
-        _ => None,
-    });
-    let factor = optional(written, &trouble::FACTOR, index, |value| match value {
-        Value::Number(factor) => Some(factor),
-        _ => None,
-    });
-    if let (Some(rank), Some(task)) = (rank.flatten(), task) {
-        refuse_far_rank(written, index, rank, task);
+/// A refused value counts as unwritten: its problem is noted, and the scenario is refused with it.
+fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
+    let value = |key: &Key| written.value(key, index);
+    let rank = value(&trouble::RANK).and_then(Value::size);
+    let step = value(&trouble::STEP).and_then(Value::count);
+    let op = value(&trouble::OP).and_then(Value::text).unwrap_or_default();
+    let factor = value(&trouble::FACTOR).and_then(Value::number);
+    if let (Some(rank), Some(ranks)) = (rank, extent.ranks) {
+        refuse_far_rank(written, index, rank, ranks);
     }
-    if let (Some(step), Some(task)) = (step.flatten(), task) {
-        refuse_late_step(written, index, step, task);
+    if let (Some(step), Some(steps)) = (step, extent.steps) {
+        refuse_late_step(written, index, step, steps);
     }
-    let kind = kind?;
+    let kind = kind(written, index)?;
     refuse_missing_op(written, index, kind);
     refuse_idle_factor(written, index, kind);
     let neutral = if is_slow(kind) { 2.0 } else { 1.0 };
-    Some(Trouble {
-        kind,
-        rank: rank?.map(Rank::new),
-        op: op?.unwrap_or_default(),
-        step: step?,
-        factor: factor?.unwrap_or(neutral),
-    })
-}
-
-/// The outer `None`: the value was refused. The inner: nothing was written.
-fn optional<T>(written: &Written, key: &Key, index: usize, read: impl Fn(Value) -> Option<T>) -> Option<Option<T>> {
-    if !written.has(key, index) {
-        return Some(None);
-    }
-    written.value(key, index).and_then(read).map(Some)
+    Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
 }
 
 fn kind(written: &mut Written, index: usize) -> Option<TroubleKind> {
@@ -66,7 +42,7 @@ fn kind(written: &mut Written, index: usize) -> Option<TroubleKind> {
         written.refuse_at(&[key], index, problem);
         return None;
     }
-    let Some(Value::Text(name)) = written.value(key, index) else { return None };
+    let name = written.value(key, index).and_then(Value::text)?;
     TroubleKind::ALL.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
 }
 
@@ -74,22 +50,14 @@ fn is_slow(kind: TroubleKind) -> bool {
     matches!(kind, TroubleKind::SlowRank | TroubleKind::SlowLink)
 }
 
-fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, task: &Task) {
-    let ranks = match task {
-        Task::Train(training) => training.mesh.ranks(),
-        Task::Collective(collective) => collective.ranks,
-    };
+fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {
     if rank >= ranks {
         let problem = Problem::new(format!("there is no rank {rank}: the run has {ranks}"));
         written.refuse_at(&[&trouble::RANK], index, problem.allowed(format!("0 to {}", ranks - 1)));
     }
 }
 
-fn refuse_late_step(written: &mut Written, index: usize, step: u32, task: &Task) {
-    let steps = match task {
-        Task::Train(training) => training.batch.steps,
-        Task::Collective(_) => 1,
-    };
+fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) {
     if step >= steps {
         let problem = Problem::new(format!("there is no step {step}: the run has {steps}"));
         written.refuse_at(&[&trouble::STEP], index, problem.allowed(format!("0 to {}", steps - 1)));

@@ -14,11 +14,16 @@ pub(super) fn grouped(value: i128) -> String {
     text
 }
 
-/// A number in its shortest form: `0.5`, `1,000`, `0.00001`.
+/// A number in its shortest form: `0.5`, `1,000`, `1e-30`.
 #[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
 pub(super) fn number(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-    if value.fract() == 0.0 && value.abs() < 9e15 { grouped(value as i128) } else { value.to_string() }
+    let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
+    match value {
+        _ if is_whole => grouped(value as i128),
+        _ if value.abs() < 1e-6 => format!("{value:e}"),
+        _ => value.to_string(),
+    }
 }
 
 /// The name nearest to `word`, if one is near enough to be what was meant.
@@ -29,6 +34,11 @@ pub(super) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) 
         return None;
     }
     let word = word.to_lowercase().replace('_', "-");
+    let names: Vec<&str> = names.into_iter().collect();
+    let mut longer = names.iter().filter(|name| word.len() >= 3 && name.starts_with(&word));
+    if let (Some(name), None) = (longer.next(), longer.next()) {
+        return Some(name);
+    }
     let distance = |name: &str| strsim::osa_distance(&word, &name.to_lowercase().replace('_', "-"));
     let near = names.into_iter().map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, name)| *distance <= (name.len().max(word.len()) / 3).max(1)).map(|(_, name)| name)
@@ -72,6 +82,7 @@ mod tests {
         check("1fb1", Some("1f1b"));
         check("GPipe", Some("gpipe"));
         check("edge_fifo", Some("edge-fifo"));
+        check("edge", Some("edge-fifo"));
         check("interleaved", None);
         check("", None);
     }

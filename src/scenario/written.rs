@@ -94,10 +94,12 @@ impl Written {
     /// The same for the `[[trouble]]` section `index`; without one of the keys, at its header.
     pub fn refuse_at(&mut self, keys: &[&'static Key], index: usize, problem: Problem) {
         let entry = keys.iter().find_map(|key| self.entry(key, index));
-        let header = keys.first().and_then(|key| self.headers.iter().filter(|(header, _)| *header == key.section).nth(index));
-        let problem = match (entry, header) {
+        let section = keys.first().map(|key| key.section);
+        let header = self.headers.iter().filter(|(header, _)| Some(*header) == section).nth(index).map(|(_, place)| place);
+        let mut beside = self.entries.iter().filter(|entry| Some(entry.key.section) == section && entry.index == index);
+        let problem = match (entry, header.or_else(|| beside.next().map(|entry| &entry.place))) {
             (Some(entry), _) => problem.about(entry.key.path(), self.slice(&entry.place)).at(entry.place.clone()),
-            (None, Some((_, place))) => problem.at(place.clone()),
+            (None, Some(place)) => problem.at(place.clone()),
             (None, None) => problem,
         };
         self.problems.push(problem);
@@ -138,8 +140,7 @@ impl Written {
 
     fn table(&mut self, section: Section, index: usize, table: &DeTable) {
         for (name, value) in table {
-            let path = if section == Section::Top { name.get_ref().to_string() } else { format!("{}.{}", section.path(), name.get_ref()) };
-            if let Some(child) = Section::find(&path) {
+            if let Some(child) = section.child(name.get_ref()) {
                 self.child(child, name, value);
             } else if let Some(key) = Key::find(section, name.get_ref()) {
                 let place = self.file_place(value.span());
@@ -178,7 +179,10 @@ impl Written {
                     self.table(Section::Trouble, self.troubles, table);
                     self.troubles += 1;
                 }
-                _ => self.refuse_place(place, Problem::new("a trouble is a section").hint("write [[trouble]] and its keys below")),
+                _ => {
+                    let problem = Problem::new("a trouble is a section").hint("write [[trouble]] and its keys below");
+                    self.refuse_place(place, problem);
+                }
             }
         }
     }
@@ -186,7 +190,8 @@ impl Written {
     fn unknown(&mut self, section: Section, name: &Spanned<Cow<str>>, value: &DeValue) {
         let place = self.file_place(name.span());
         let key = shortened(name.get_ref());
-        let is_section = section == Section::Top && !matches!(value, DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_));
+        let is_section = section == Section::Top
+            && !matches!(value, DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_));
         let problem = if is_section { unknown_section(&key) } else { unknown_key(section, &key) };
         self.refuse_place(place, problem.about(key, ""));
     }
@@ -224,31 +229,33 @@ impl Written {
         match self.find(path) {
             Ok((key, index)) => {
                 self.troubles = self.troubles.max(index + usize::from(key.section == Section::Trouble));
-                let start = text.len() - text.trim_end().len();
-                let end = text.len() - start;
+                let end = text.trim_end().len();
                 self.enter(key, index, Place { source, span: (end - value.len(), end) }, &override_value(key, value));
             }
-            Err(problem) => self.refuse_place(Place { source, span: (0, path.len()) }, problem.about(path, value)),
+            Err(problem) => {
+                let start = text.len() - text.trim_start().len();
+                self.refuse_place(Place { source, span: (start, start + path.len()) }, problem.about(path, value));
+            }
         }
     }
 
     /// The key of a path: `title`, `pipeline.schedule`, `hardware.inside.alpha`, `trouble.0.rank`.
-    fn find(&self, path: &str) -> Result<(&'static Key, usize), Problem> {
+    fn find(&self, path: &str) -> Result<(&'static Key, usize), Box<Problem>> {
         let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
         let (section, index) = match section.strip_prefix("trouble.").map(str::parse::<usize>) {
             Some(Ok(index)) if index > self.troubles.min(MOST_TROUBLES - 1) => {
                 let message = format!("there is no trouble {index}: the scenario has {}", self.troubles);
-                return Err(Problem::new(message).hint(format!("`trouble.{}` adds one", self.troubles)));
+                return Err(Box::new(Problem::new(message).hint(format!("`trouble.{}` adds one", self.troubles))));
             }
             Some(Ok(index)) => ("trouble", index),
             _ if section == "trouble" => {
                 let hint = format!("write trouble.0.{name} for the first one");
-                return Err(Problem::new("which trouble? There may be several").hint(hint));
+                return Err(Box::new(Problem::new("which trouble? There may be several").hint(hint)));
             }
             _ => (section, 0),
         };
         let key = Section::find(section).and_then(|section| Key::find(section, name));
-        key.map(|key| (key, index)).ok_or_else(|| unknown_path(path))
+        key.map(|key| (key, index)).ok_or_else(|| Box::new(unknown_path(path)))
     }
 }
 
@@ -281,10 +288,11 @@ fn unknown_key(section: Section, name: &str) -> Problem {
 
 fn unknown_path(path: &str) -> Problem {
     let paths: Vec<String> = KEYS.iter().map(|key| key.path()).collect();
-    let problem = Problem::new(format!("unknown key `{}`", shortened(path)));
     let name = path.rsplit('.').next().unwrap_or(path);
-    let same_name = paths.iter().find(|known| known.rsplit('.').next() == Some(name)).map(String::as_str);
-    match nearest(path, paths.iter().map(String::as_str)).or(same_name) {
+    let by_name = nearest(name, KEYS.iter().map(|key| key.name)).and_then(|near| KEYS.iter().find(|key| key.name == near));
+    let near = nearest(path, paths.iter().map(String::as_str)).map(str::to_owned).or(by_name.map(|key| key.path()));
+    let problem = Problem::new(format!("unknown key `{}`", shortened(path)));
+    match near {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
         None => problem.hint("`ranklab show scenario` lists all keys"),
     }

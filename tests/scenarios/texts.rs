@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use ranklab::scenario::keys::{KEYS, Unwritten};
-use ranklab::scenario::{Scenario, merged, new_scenario, show_scenario};
+use ranklab::scenario::{Scenario, Task, merged, new_scenario, show_scenario};
 
 use super::toml_files;
 
@@ -30,6 +30,26 @@ fn a_new_scenario_means_the_defaults() {
     assert_snapshot!("new-scenario", text);
 }
 
+/// Examples stand behind a single `#`: they are worth trying, and each may be.
+#[test]
+fn every_example_of_a_new_scenario_may_be_tried() {
+    let text = new_scenario();
+    let (training, collective) = text.split_once("# [collective]").expect("the last section");
+    let uncommented = |text: &str| {
+        let line = |line: &str| match line.strip_prefix("# ") {
+            Some(example) if example.starts_with('[') || example.split(' ').nth(1) == Some("=") => format!("{example}\n"),
+            _ => format!("{line}\n"),
+        };
+        text.lines().map(line).collect::<String>()
+    };
+    let all = parse(&uncommented(training), &[]);
+    let Task::Train(task) = &all.task else { panic!("a training step") };
+    let Task::Train(defaults) = parse("# nothing", &[]).task else { panic!("a training step") };
+    assert_eq!(*task, defaults, "the examples are the tiny preset's values");
+    assert_eq!(all.trouble.len(), 1);
+    parse(&uncommented(&format!("# [collective]{collective}")), &[]);
+}
+
 #[test]
 fn an_override_is_the_same_as_the_key_in_the_file() {
     let check = |text: &str, overrides: &[&str]| assert_eq!(parse("# nothing", overrides), parse(text, &[]), "{overrides:?}");
@@ -40,7 +60,10 @@ fn an_override_is_the_same_as_the_key_in_the_file() {
     check("pipeline.schedule = 'gpipe'", &["pipeline.schedule=gpipe"]);
     check("batch.steps = 5", &["batch.steps=4", "batch.steps=5"]);
     check("hardware.forward = 0.5", &["hardware.forward=0.5"]);
-    check("parallel.pipeline = 2\npipeline.layers_per_stage = [3, 5]", &["pipeline.layers_per_stage=[3, 5]", "parallel.pipeline=2"]);
+    check(
+        "parallel.pipeline = 2\npipeline.layers_per_stage = [3, 5]",
+        &["pipeline.layers_per_stage=[3, 5]", "parallel.pipeline=2"],
+    );
     check("hardware = { costs = 'laptop', inside = { alpha = 3 } }", &["hardware.costs=laptop", "hardware.inside.alpha=3"]);
     check("[[trouble]]\nkind = 'slow-rank'\nfactor = 3", &["trouble.0.kind=slow-rank", "trouble.0.factor=3"]);
     check("[collective]\nranks = 5", &["collective.ranks=5"]);
@@ -63,13 +86,13 @@ fn a_merged_scenario_means_the_same() {
     }
     let text = "[hardware]\ncosts = 'laptop'\n[hardware.inside]\nalpha = 3\n[numerics]\ndtype = 'f64'";
     let overrides = ["trouble.0.kind=slow-rank".to_owned(), "optimizer.lr=1e-3".to_owned()];
-    assert_snapshot!(merged("text.toml", text, &overrides).expect("it is right"), @"");
+    assert_snapshot!("merged", merged("text.toml", text, &overrides).expect("it is right"));
 }
 
 #[test]
-fn defaults_are_values_or_words() {
+fn every_key_has_its_words() {
     for key in KEYS {
-        let (Unwritten::Is(text) | Unwritten::Words(text)) = key.unwritten;
+        let (Unwritten::Is(text) | Unwritten::Like(_, text)) = key.unwritten;
         assert!(!text.is_empty() && !key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.path());
     }
 }

@@ -1,0 +1,98 @@
+//! What the forward pass saves for the backward pass, and what I leaves for W: names and shapes, known before anything runs.
+//!
+//! All of it has the dtype of the values. One block saves 10 h + n t + 2 elements per token where f = 4h, n = kv and the
+//! activation is GELU: normalised inputs (2h), q k v (3h), probabilities (n t), attention output (h), first layer's output (4h), and two
+//! 1/sigma. Neither the norms' outputs nor the activation's are saved: I makes them again on its way, at the price
+//! of a multiplication, and leaves them for W.
+//!
+//! Shape letters as in [`super::model`].
+
+use super::model::{Activation, Bias, Model, Norm};
+
+/// A tensor that one op leaves for a later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedTensor {
+    /// What it is.
+    pub name: &'static str,
+    /// Shape.
+    pub dims: Vec<usize>,
+}
+
+impl SavedTensor {
+    /// Number of elements.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
+
+/// What a block's forward pass saves: read by I and by W.
+#[must_use]
+pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let (t, h, n) = (model.sequence, model.hidden, model.heads);
+    vec![
+        saved("norm1 normalised", &[b, t, h]),
+        saved("norm1 1/sigma", &[b, t]),
+        saved("q k v", &[b, t, model.qkv_rows()]),
+        saved("attention probabilities", &[b, n, t, t]),
+        saved("attention output", &[b, t, n * model.head_size()]),
+        saved("norm2 normalised", &[b, t, h]),
+        saved("norm2 1/sigma", &[b, t]),
+        saved("feed-forward input", &[b, t, ffn_input_width(model)]),
+    ]
+}
+
+/// What a block's I leaves for its W, besides what the forward pass saved.
+/// The last one is the gradient that I was given: the same memory, not a copy.
+#[must_use]
+pub fn block_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let (t, h, f) = (model.sequence, model.hidden, model.ffn);
+    let mut list = vec![
+        saved("norm1 output", &[b, t, h]),
+        saved("gradient of q k v", &[b, t, model.qkv_rows()]),
+        saved("gradient of attention projection", &[b, t, h]),
+        saved("norm2 output", &[b, t, h]),
+        saved("gradient of feed-forward input", &[b, t, ffn_input_width(model)]),
+        saved("activation output", &[b, t, f]),
+    ];
+    list.extend(norm_gradients(model, "gradient of norm1 weight", "gradient of norm1 bias"));
+    list.extend(norm_gradients(model, "gradient of norm2 weight", "gradient of norm2 bias"));
+    list.push(saved("gradient of block output", &[b, t, h]));
+    list
+}
+
+/// What the head's forward pass saves. The gradient of the logits stands where the logits would: it needs nothing but them and the targets.
+#[must_use]
+pub fn head_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let (t, h) = (model.sequence, model.hidden);
+    vec![saved("norm normalised", &[b, t, h]), saved("norm 1/sigma", &[b, t]), saved("gradient of logits", &[b, t, model.vocab])]
+}
+
+/// What the head's I leaves for its W, besides what the forward pass saved.
+#[must_use]
+pub fn head_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let mut list = vec![saved("norm output", &[b, model.sequence, model.hidden])];
+    list.extend(norm_gradients(model, "gradient of norm weight", "gradient of norm bias"));
+    list
+}
+
+/// Columns of the feed-forward's first layer: f, or gate and up side by side.
+fn ffn_input_width(model: &Model) -> usize {
+    match model.activation {
+        Activation::Gelu => model.ffn,
+        Activation::Swiglu => 2 * model.ffn,
+    }
+}
+
+/// A norm's gradients are complete when I is: they are sums over what it computes anyway.
+fn norm_gradients(model: &Model, weight: &'static str, bias: &'static str) -> Vec<SavedTensor> {
+    let mut list = vec![saved(weight, &[model.hidden])];
+    if model.norm == Norm::Layer && model.bias != Bias::None {
+        list.push(saved(bias, &[model.hidden]));
+    }
+    list
+}
+
+fn saved(name: &'static str, dims: &[usize]) -> SavedTensor {
+    SavedTensor { name, dims: dims.to_vec() }
+}

@@ -1,0 +1,34 @@
+//! A bare collective: a payload on every rank, and one op that reduces it.
+
+use crate::base::{BufferId, Rank};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group, Layout, Setting};
+use crate::program::{Name, OpKind, Origin, PassName, Role};
+use crate::scenario::{Scenario, Task};
+
+use super::{Build, expand};
+
+/// What the kernels need to know: there is no model.
+pub(super) fn setting(scenario: &Scenario) -> Setting {
+    Setting { steps: 1, dtype: scenario.numerics.dtype, seed: scenario.seed, ..Setting::default() }
+}
+
+/// Gives every rank its payload, cut into chunks, and one all-reduce of it.
+pub(super) fn run(build: &mut Build) {
+    let Task::Collective(task) = &build.scenario.task else { return };
+    let program = &mut build.program;
+    let dtype = program.setting.dtype;
+    let elements = usize::try_from(task.bytes.0 / dtype.size()).expect("a checked payload");
+    let ranks: Vec<Rank> = (0..task.ranks).map(Rank::new).collect();
+    let group = program.group(Group { name: "world".to_owned(), ranks: ranks.clone() });
+    let all_reduce =
+        Collective { group, kind: CollectiveKind::AllReduce, label: "payload".to_owned(), step: 0, bytes: task.bytes };
+    let all_reduce = program.collective(all_reduce);
+    let origin = Origin { slot: None, step: 0, pass: PassName::Lower };
+    let sizes = expand::chunk_sizes(elements, task.chunks);
+    let layouts: Vec<_> = sizes.map(|size| program.layout(Layout::tensor(dtype, &[size]))).collect();
+    for rank in ranks {
+        let chunk = |(chunk, &layout): (u32, _)| program.buffer(rank, Name::Chunk(chunk), Role::Bucket, layout);
+        let chunks: Vec<BufferId> = (0..).zip(&layouts).map(chunk).collect();
+        program.append((rank, COMPUTE), OpKind::Collective(all_reduce), (&chunks, &chunks), origin);
+    }
+}

@@ -1,0 +1,177 @@
+//! Expansion: an all-reduce becomes its messages, by the scenario's algorithm.
+//!
+//! A bucket of gradients is first flattened into one piece per chunk and put back at the end; a bare collective's payload lies in chunks
+//! already. The algorithms see chunks only.
+
+mod ring;
+mod star;
+mod tree;
+
+use std::collections::BTreeMap;
+
+use crate::base::settings::AllReduce;
+use crate::base::{BufferId, ChannelId, CollectiveId, OpId, Rank, StreamId};
+use crate::program::tables::{Channel, CollectiveKind, Layout};
+use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
+use crate::scenario::Task;
+
+use super::Build;
+
+/// Replaces every all-reduce by its messages. One that a trouble rule took out stays as it is, and sends nothing.
+pub(super) fn run(build: &mut Build) {
+    let (algorithm, chunks) = match &build.scenario.task {
+        Task::Train(training) => (training.data_parallel.all_reduce, None),
+        Task::Collective(task) => (task.algorithm, Some(task.chunks)),
+    };
+    let program = &mut build.program;
+    let mut channels = BTreeMap::new();
+    for rank in (0..program.ranks()).map(Rank::new) {
+        let order = std::mem::take(&mut program.order[rank.index()]);
+        let mut issued = Vec::with_capacity(order.len());
+        for op in order {
+            match program.kind(op) {
+                OpKind::Collective(collective) if program.collectives[collective.index()].kind == CollectiveKind::AllReduce => {
+                    let mut member = Member::new(program, &mut channels, op, collective);
+                    member.issue(algorithm, chunks);
+                    issued.append(&mut member.issued);
+                }
+                _ => issued.push(op),
+            }
+        }
+        program.order[rank.index()] = issued;
+    }
+}
+
+/// Sizes of `chunks` chunks of `elements` elements: the first ones get one more where they do not divide.
+pub(super) fn chunk_sizes(elements: usize, chunks: usize) -> impl Iterator<Item = usize> {
+    (0..chunks).map(move |chunk| elements / chunks + usize::from(chunk < elements % chunks))
+}
+
+/// One rank's part in one all-reduce, while its messages are made.
+pub(super) struct Member<'a> {
+    program: &'a mut Program,
+    channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
+    /// The op that is expanded.
+    op: OpId,
+    collective: CollectiveId,
+    origin: Origin,
+    /// Members of the group, and the place of this one.
+    ranks: Vec<Rank>,
+    place: usize,
+    chunks: Vec<BufferId>,
+    issued: Vec<OpId>,
+}
+
+impl<'a> Member<'a> {
+    fn new(
+        program: &'a mut Program,
+        channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
+        op: OpId,
+        collective: CollectiveId,
+    ) -> Self {
+        let view = program.op(op);
+        let origin = Origin { pass: PassName::Expand, ..view.origin };
+        let ranks = program.groups[program.collectives[collective.index()].group.index()].ranks.clone();
+        let place = ranks.iter().position(|&rank| rank == view.rank).expect("an op of a collective stands on a member");
+        Self { program, channels, op, collective, origin, ranks, place, chunks: Vec::new(), issued: Vec::new() }
+    }
+
+    fn issue(&mut self, algorithm: AllReduce, chunks: Option<usize>) {
+        let gradients = self.program.op(self.op).reads.to_vec();
+        if chunks.is_some() {
+            self.chunks = gradients;
+            self.messages(algorithm);
+            return;
+        }
+        // Rings cut the payload in as many chunks as there are ranks; trees and stars send it whole.
+        let chunks = if algorithm == AllReduce::Ring { self.ranks.len() } else { 1 };
+        self.pieces(&gradients, chunks);
+        let pieces = self.chunks.clone();
+        self.run(Kernel::Flatten, &gradients, &pieces);
+        self.messages(algorithm);
+        self.run(Kernel::Unflatten, &pieces, &gradients);
+    }
+
+    fn messages(&mut self, algorithm: AllReduce) {
+        match algorithm {
+            AllReduce::Ring => ring::issue(self),
+            AllReduce::Tree => tree::issue(self),
+            AllReduce::Star => star::issue(self),
+        }
+    }
+
+    /// Makes the pieces that the payload is flattened into.
+    fn pieces(&mut self, gradients: &[BufferId], chunks: usize) {
+        let program = &mut self.program;
+        let dtype = program.setting.dtype;
+        let elements = gradients.iter().map(|&gradient| program.bytes(gradient).0 / dtype.size()).sum::<u64>();
+        let elements = usize::try_from(elements).expect("a gradient's elements");
+        let rank = self.ranks[self.place];
+        for (chunk, size) in (0..).zip(chunk_sizes(elements, chunks)) {
+            let layout = program.layout(Layout::tensor(dtype, &[size]));
+            let buffer = program.buffer(rank, Name::Piece(self.collective.0, chunk), Role::Bucket, layout);
+            self.chunks.push(buffer);
+        }
+    }
+
+    /// Adds a copy between gradients and pieces, on the collective's stream.
+    fn run(&mut self, kernel: Kernel, reads: &[BufferId], writes: &[BufferId]) {
+        let payload = self.program.collectives[self.collective.index()].bytes.0;
+        let kernel = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: 2 * payload });
+        let place = (self.ranks[self.place], self.program.stream_of(self.op));
+        let op = self.program.add(place, OpKind::Run(kernel), (reads, writes), self.origin);
+        self.inherit_waits(op);
+        self.issued.push(op);
+    }
+
+    /// What the whole op waited for, its first op waits for.
+    fn inherit_waits(&mut self, op: OpId) {
+        if self.issued.is_empty() {
+            let waits: Vec<OpId> = self.program.waits(self.op).collect();
+            waits.into_iter().for_each(|on| self.program.wait(op, on));
+        }
+    }
+
+    fn stream(&mut self, suffix: &str) -> StreamId {
+        let name = self.program.streams[self.program.stream_of(self.op).index()].name.clone();
+        let name = if name == "compute" { "collective".to_owned() } else { name };
+        self.program.communication_stream(&format!("{name}{suffix}"))
+    }
+
+    /// Sends chunk `chunk` to the member at `peer`.
+    fn send(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+        let channel = self.channel(self.place, peer);
+        self.message(stream, OpKind::Send(channel), chunk)
+    }
+
+    /// Receives chunk `chunk` from the member at `peer`.
+    fn receive(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+        let channel = self.channel(peer, self.place);
+        self.message(stream, OpKind::Recv(channel), chunk)
+    }
+
+    /// Receives chunk `chunk` from the member at `peer`, and adds it to the own one.
+    fn receive_reduce(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+        let channel = self.channel(peer, self.place);
+        self.message(stream, OpKind::RecvReduce(channel), chunk)
+    }
+
+    fn message(&mut self, stream: StreamId, kind: OpKind, chunk: usize) -> OpId {
+        let chunk = [self.chunks[chunk]];
+        let (reads, writes): (&[BufferId], &[BufferId]) = match kind {
+            OpKind::Send(_) => (&chunk, &[]),
+            OpKind::RecvReduce(_) => (&chunk, &chunk),
+            _ => (&[], &chunk),
+        };
+        let op = self.program.add((self.ranks[self.place], stream), kind, (reads, writes), self.origin);
+        self.inherit_waits(op);
+        self.issued.push(op);
+        op
+    }
+
+    fn channel(&mut self, from: usize, to: usize) -> ChannelId {
+        let (from, to) = (self.ranks[from], self.ranks[to]);
+        let program = &mut self.program;
+        *self.channels.entry((from, to)).or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
+    }
+}

@@ -1,0 +1,220 @@
+//! Lowering: every slot of the plan becomes the compute ops of its stage's parts.
+//!
+//! A stage reads what its neighbour wrote: here it simply names the neighbour's buffer. The messages pass turns such reads into messages.
+
+use crate::base::mesh::Axis;
+use crate::base::model::Part;
+use crate::base::{BufferId, KernelId, Rank};
+use crate::program::plan::{Pass, Slot};
+use crate::program::tables::COMPUTE;
+use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
+use crate::scenario::Training;
+
+use super::stages::{self, PartTables, Stages};
+use super::{Build, collective};
+
+/// Makes the compute ops of all steps and replicas; for a bare collective its one op.
+pub(super) fn run(build: &mut Build) {
+    let Some(training) = build.training() else {
+        collective::run(build);
+        return;
+    };
+    let plan = super::plan(training);
+    let stages = Stages::new(&mut build.program, training);
+    for replica in 0..training.mesh.size(Axis::Data) {
+        for step in 0..training.batch.steps {
+            let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
+            let mut walk =
+                Walk { program: &mut build.program, training, stages: &stages, replica, step, flow, reads: Vec::new() };
+            walk.zero_gradients();
+            plan.slots().for_each(|slot| walk.slot(slot));
+        }
+    }
+}
+
+/// One step of one replica.
+struct Walk<'a> {
+    program: &'a mut Program,
+    training: &'a Training,
+    stages: &'a Stages,
+    replica: usize,
+    step: u32,
+    flow: Flow,
+    /// The operands of the op at work; kept, so that no op allocates.
+    reads: Vec<BufferId>,
+}
+
+/// A slot at work: whose it is and which micro-batch it takes.
+#[derive(Clone, Copy)]
+struct Site {
+    rank: Rank,
+    /// Micro-batch of the step.
+    local: usize,
+    /// Micro-batch of the whole run, over all steps and replicas.
+    global: u32,
+    origin: Origin,
+}
+
+/// What flows from op to op, for every place and micro-batch.
+#[derive(Clone, Copy)]
+enum Flows {
+    Tokens,
+    Targets,
+    Activation,
+    ActivationGradient,
+    Saved,
+    Deferred,
+}
+
+/// The buffers of what flows; made by whichever op names them first.
+struct Flow {
+    micro_batches: usize,
+    tables: [Vec<Option<BufferId>>; 6],
+}
+
+impl Flow {
+    fn new(places: usize, micro_batches: usize) -> Self {
+        Self { micro_batches, tables: std::array::from_fn(|_| vec![None; places * micro_batches]) }
+    }
+
+    fn entry(&mut self, what: Flows, place: u32, micro_batch: usize) -> &mut Option<BufferId> {
+        &mut self.tables[what as usize][place as usize * self.micro_batches + micro_batch]
+    }
+}
+
+impl Walk<'_> {
+    fn zero_gradients(&mut self) {
+        let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
+        for (stage, parts) in self.stages.parts.iter().enumerate() {
+            let mut gradients: Vec<BufferId> = parts.iter().flat_map(|part| &part.gradients[self.replica]).copied().collect();
+            // A tied head names the embedding's gradient again.
+            gradients.sort_unstable();
+            gradients.dedup();
+            let rank = stages::rank(self.training, self.replica, stage);
+            self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
+        }
+    }
+
+    fn slot(&mut self, slot: Slot) {
+        let site = self.site(slot);
+        let parts = &self.stages.parts[slot.stage as usize];
+        match slot.pass {
+            Pass::F => parts.iter().for_each(|part| self.forward(site, part)),
+            Pass::B => parts.iter().rev().for_each(|part| {
+                self.backward_input(site, part);
+                self.backward_weight(site, part);
+            }),
+            Pass::I => parts.iter().rev().for_each(|part| self.backward_input(site, part)),
+            Pass::W => parts.iter().rev().for_each(|part| self.backward_weight(site, part)),
+        }
+    }
+
+    fn site(&self, slot: Slot) -> Site {
+        let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
+        let replica = u32::try_from(self.replica).expect("a checked mesh");
+        Site {
+            rank: stages::rank(self.training, self.replica, slot.stage as usize),
+            local: slot.micro_batch as usize,
+            global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
+        }
+    }
+
+    fn forward(&mut self, site: Site, part: &PartTables) {
+        self.reads.clear();
+        match part.part {
+            Part::Embedding => self.load(site, Flows::Tokens, part, self.stages.load_tokens),
+            Part::Block(_) => self.read(site, Flows::Activation, part.place - 1, part),
+            Part::Head => {
+                self.load(site, Flows::Targets, part, self.stages.load_targets);
+                let targets = self.reads.pop();
+                self.read(site, Flows::Activation, part.place - 1, part);
+                self.reads.extend(targets);
+            }
+        }
+        self.reads.extend_from_slice(&part.weights[self.replica]);
+        match part.part {
+            Part::Embedding => {
+                let output = self.buffer(site, Flows::Activation, part.place, part);
+                self.run(site, part.forward, &[output]);
+            }
+            Part::Block(_) => {
+                let output = self.buffer(site, Flows::Activation, part.place, part);
+                let saved = self.buffer(site, Flows::Saved, part.place, part);
+                self.run(site, part.forward, &[output, saved]);
+            }
+            Part::Head => {
+                let loss = self.program.buffer(site.rank, Name::Loss(site.global), Role::Scratch, self.stages.loss);
+                let saved = self.buffer(site, Flows::Saved, part.place, part);
+                self.run(site, part.forward, &[loss, saved]);
+            }
+        }
+    }
+
+    fn backward_input(&mut self, site: Site, part: &PartTables) {
+        self.reads.clear();
+        match part.part {
+            // Nothing stands before the embedding.
+            Part::Embedding => return,
+            Part::Block(_) => self.read(site, Flows::ActivationGradient, part.place, part),
+            Part::Head => {}
+        }
+        self.read(site, Flows::Saved, part.place, part);
+        self.reads.extend_from_slice(&part.weights[self.replica]);
+        let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
+        let deferred = self.buffer(site, Flows::Deferred, part.place, part);
+        self.run(site, part.backward_input, &[gradient, deferred]);
+    }
+
+    fn backward_weight(&mut self, site: Site, part: &PartTables) {
+        self.reads.clear();
+        let (first, second) = match part.part {
+            Part::Embedding => (Flows::Tokens, Flows::ActivationGradient),
+            _ => (Flows::Saved, Flows::Deferred),
+        };
+        self.read(site, first, part.place, part);
+        self.read(site, second, part.place, part);
+        let gradients = &part.gradients[self.replica];
+        self.reads.extend_from_slice(gradients);
+        self.run(site, part.backward_weight, gradients);
+    }
+
+    /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
+    fn load(&mut self, site: Site, what: Flows, part: &PartTables, kernel: KernelId) {
+        let buffer = self.buffer(site, what, part.place, part);
+        self.run(site, kernel, &[buffer]);
+        self.reads.push(buffer);
+    }
+
+    fn read(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) {
+        let buffer = self.buffer(site, what, place, part);
+        self.reads.push(buffer);
+    }
+
+    fn run(&mut self, site: Site, kernel: KernelId, writes: &[BufferId]) {
+        self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
+    }
+
+    fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
+        let (stages, program) = (self.stages, &mut *self.program);
+        let m = site.global;
+        let (place, name, role, layout) = match what {
+            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens),
+            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens),
+            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activation),
+            Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
+            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
+            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
+        };
+        // An activation belongs to the stage that computes it, its gradient to the stage behind it.
+        let owner = match what {
+            Flows::Activation => place as usize,
+            Flows::ActivationGradient => place as usize + 1,
+            _ => part.place as usize,
+        };
+        let stage = stages.stage_of_place[owner];
+        let (training, replica) = (self.training, self.replica);
+        let make = || program.buffer(stages::rank(training, replica, stage), name, role, layout);
+        *self.flow.entry(what, place, site.local).get_or_insert_with(make)
+    }
+}

@@ -1,0 +1,132 @@
+//! How a scenario becomes a program: a plan, lowered to compute ops, then one named pass after the other.
+//!
+//! [`PASSES`] is the recipe. Each pass does one thing to the whole program, and `ranklab compile FILE --after PASS` prints it there.
+
+mod buckets;
+mod collective;
+mod data_parallel;
+mod expand;
+mod flops;
+mod free;
+mod lower;
+mod messages;
+mod optimizer;
+mod stages;
+mod state;
+mod synchronise;
+mod trouble;
+
+use crate::program::Program;
+use crate::program::plan::Plan;
+use crate::program::tables::Setting;
+use crate::program::trouble::Trouble;
+use crate::scenario::{Scenario, Task, Training};
+use crate::schedule::Size;
+
+pub use buckets::{Bucket, assign as assign_buckets};
+
+/// What compiling gives.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The pipeline's plan; `None` for a bare collective.
+    pub plan: Option<Plan>,
+    /// The program.
+    pub program: Program,
+    /// Trouble rules that fit no op.
+    pub idle_trouble: Vec<Trouble>,
+}
+
+/// A program under construction.
+struct Build<'scenario> {
+    scenario: &'scenario Scenario,
+    program: Program,
+    /// Rules that have not met an op yet.
+    trouble: Vec<Trouble>,
+}
+
+/// A named pass.
+struct Pass {
+    name: &'static str,
+    run: fn(&mut Build),
+}
+
+/// The recipe: the first entry makes the ops, each later one changes the program.
+const PASSES: &[Pass] = &[
+    Pass { name: "lower", run: lower::run },
+    Pass { name: "data-parallel", run: data_parallel::run },
+    Pass { name: "optimizer", run: optimizer::run },
+    Pass { name: "messages", run: messages::run },
+    Pass { name: "trouble", run: trouble::run },
+    Pass { name: "expand", run: expand::run },
+    Pass { name: "trouble-in-steps", run: trouble::run },
+    Pass { name: "free", run: free::run },
+    Pass { name: "synchronise", run: synchronise::run },
+];
+
+/// The names of the passes, in order.
+pub fn pass_names() -> impl Iterator<Item = &'static str> {
+    PASSES.iter().map(|pass| pass.name)
+}
+
+/// Compiles the whole scenario.
+#[must_use]
+pub fn compile(scenario: &Scenario) -> Compiled {
+    run_passes(scenario, PASSES)
+}
+
+/// Compiles up to and including the pass called `name`; `None` if there is none.
+#[must_use]
+pub fn compile_until(scenario: &Scenario, name: &str) -> Option<Compiled> {
+    let last = PASSES.iter().position(|pass| pass.name == name)?;
+    Some(run_passes(scenario, &PASSES[..=last]))
+}
+
+/// The plan of one step of a pipeline.
+#[must_use]
+pub fn plan(training: &Training) -> Plan {
+    let stages = u32::try_from(training.pipeline.layers_per_stage.len()).expect("a checked number of stages");
+    (training.pipeline.schedule.plan)(Size { stages, micro_batches: training.batch.micro_batches })
+}
+
+fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
+    let program = match &scenario.task {
+        Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
+        Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
+    };
+    let mut build = Build {
+        scenario,
+        program,
+        trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
+    };
+    for pass in passes {
+        (pass.run)(&mut build);
+    }
+    let plan = build.training().map(plan);
+    Compiled { plan, program: build.program, idle_trouble: build.trouble }
+}
+
+/// The grid of exact mode: gradients of the lab's models stay far below 2^8, and 2^8 * 2^15 fits f32's 24-bit mantissa.
+const EXACT_GRID: i32 = 15;
+
+fn setting(scenario: &Scenario, training: &Training) -> Setting {
+    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data);
+    Setting {
+        model: Some(training.model.clone()),
+        micro_batch_size: training.batch.micro_batch_size,
+        micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
+        steps: training.batch.steps,
+        dtype: training.parameter_dtype,
+        grid: scenario.numerics.exact.then_some(EXACT_GRID),
+        seed: scenario.seed,
+        optimizer: training.optimizer,
+    }
+}
+
+impl<'scenario> Build<'scenario> {
+    fn training(&self) -> Option<&'scenario Training> {
+        match &self.scenario.task {
+            Task::Train(training) => Some(training),
+            Task::Collective(_) => None,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Trouble in the program: rules that leave ops out or let them change places. (Slow ranks and links are a matter of cost.)
+//!
+//! The pass runs twice, before and after collectives are expanded, so that a rule can meet a whole all-reduce or one of its messages;
+//! a rule that met an op the first time is spent.
+
+use crate::base::{OpId, Rank};
+use crate::program::head;
+use crate::program::trouble::{Trouble, TroubleKind};
+use crate::program::{OpKind, Program};
+
+use super::Build;
+
+/// Whether a rule changes the program, and not only its costs.
+pub(super) fn changes_program(rule: &Trouble) -> bool {
+    matches!(rule.kind, TroubleKind::SkipOp | TroubleKind::SwapOps)
+}
+
+/// Applies the rules that fit an op, and keeps the others for later.
+pub(super) fn run(build: &mut Build) {
+    for rule in std::mem::take(&mut build.trouble) {
+        if !apply(&mut build.program, &rule) {
+            build.trouble.push(rule);
+        }
+    }
+}
+
+/// Applies one rule to every op that it fits; whether it fitted any.
+fn apply(program: &mut Program, rule: &Trouble) -> bool {
+    let fits = |program: &Program, op: &OpId| head::fits(program, *op, rule) && !matches!(program.kind(*op), OpKind::Skipped(_));
+    let ops: Vec<OpId> = program.all().filter(|op| fits(program, op)).collect();
+    for &op in &ops {
+        match rule.kind {
+            TroubleKind::SkipOp => program.set_kind(op, program.kind(op).skipped()),
+            TroubleKind::SwapOps => swap_with_next(program, op),
+            TroubleKind::SlowRank | TroubleKind::SlowLink => {}
+        }
+    }
+    !ops.is_empty()
+}
+
+/// Lets `op` and the next op of its stream change places in the order of issue.
+fn swap_with_next(program: &mut Program, op: OpId) {
+    let (rank, stream): (Rank, _) = (program.rank_of(op), program.stream_of(op));
+    let order = &program.order[rank.index()];
+    let Some(place) = order.iter().position(|&other| other == op) else { return };
+    let next = order[place + 1..].iter().position(|&other| program.stream_of(other) == stream);
+    if let Some(next) = next {
+        program.order[rank.index()].swap(place, place + 1 + next);
+    }
+}

@@ -1,0 +1,90 @@
+//! The one interpreter: what an op does to values when it ends.
+
+use candle_core::Result;
+
+use super::kernels;
+use super::value::{Loss, Value, Values};
+use super::world::World;
+use crate::base::{CollectiveId, OpId};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
+
+/// Applies `op` to the values. Shape-only runs have none.
+pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
+    let machine = world.machine.clone();
+    let program = &machine.program;
+    let view = program.op(op);
+    if let OpKind::Send(channel) = view.kind {
+        world.values.send(channel, view.reads[0]);
+    }
+    let Values::Real { buffers, mailboxes, losses } = &mut world.values else { return Ok(()) };
+    match view.kind {
+        OpKind::Run(kernel) => {
+            let kernel = program.kernels[kernel.index()].kernel;
+            let results = kernels::run(program, view, kernel, buffers)?;
+            if let Kernel::Forward(_) = kernel {
+                losses.extend(loss(program, op, &results)?);
+            }
+            for (&buffer, value) in view.writes.iter().zip(results) {
+                buffers[buffer.index()] = value;
+            }
+        }
+        OpKind::Recv(channel) => {
+            let message = mailboxes[channel.index()].pop_front().unwrap_or_default();
+            buffers[view.writes[0].index()] = message;
+        }
+        OpKind::RecvReduce(channel) => {
+            let message = mailboxes[channel.index()].pop_front().unwrap_or_default();
+            let buffer = view.writes[0].index();
+            let layout = &program.layouts[program.buffers[buffer].layout.index()];
+            buffers[buffer] = kernels::add(layout, &buffers[buffer], &message)?;
+        }
+        OpKind::Send(_) | OpKind::Collective(_) | OpKind::Skipped(_) => {}
+    }
+    Ok(())
+}
+
+/// The loss, where `op` has just computed one.
+fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> {
+    let view = program.op(op);
+    let Some(Name::Loss(micro_batch)) = view.writes.first().map(|buffer| program.buffers[buffer.index()].name) else {
+        return Ok(None);
+    };
+    let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
+    let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
+    Ok(Some(Loss { step: view.origin.step, micro_batch, value }))
+}
+
+/// Does a collective's work for all its members at once: sums run over the members in their order.
+pub(super) fn deliver(world: &mut World, collective: CollectiveId) -> Result<()> {
+    let machine = world.machine.clone();
+    let program = &machine.program;
+    let Values::Real { buffers, .. } = &mut world.values else { return Ok(()) };
+    if program.collectives[collective.index()].kind == CollectiveKind::Barrier {
+        return Ok(());
+    }
+    let members = machine.links.members(collective);
+    let Some((&first, others)) = members.split_first() else { return Ok(()) };
+    for operand in 0..program.op(first).reads.len() {
+        let mine = program.op(first).reads[operand];
+        let layout = &program.layouts[program.buffers[mine.index()].layout.index()];
+        let mut sum = buffers[mine.index()].clone();
+        for &other in others {
+            sum = kernels::add(layout, &sum, &buffers[program.op(other).reads[operand].index()])?;
+        }
+        for &member in members {
+            buffers[program.op(member).writes[operand].index()] = sum.clone();
+        }
+    }
+    Ok(())
+}
+
+impl Values {
+    /// Drops the values of the buffers whose last use `op` is.
+    pub(super) fn forget(&mut self, program: &Program, op: OpId) {
+        if let Self::Real { buffers, .. } = self {
+            for buffer in program.frees(op) {
+                buffers[buffer.index()] = Value::Zeros;
+            }
+        }
+    }
+}

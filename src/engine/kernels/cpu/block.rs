@@ -1,0 +1,175 @@
+//! One transformer block: x2 = x + attention(norm1(x)), y = x2 + feed-forward(norm2(x2)).
+
+use candle_core::{Result, Tensor};
+
+use super::float::Float;
+use super::gradients::Gradients;
+use super::linear::{self, Linear};
+use super::memory::{Slice, tensor};
+use super::norm::{self, NormLayer};
+use super::rotary::{self, Turn};
+use super::{Dims, activation, attention, by_dtype, check_parameters, check_saved, check_shapes};
+use crate::base::model::{Model, Parameter, Part, Positions};
+use crate::base::saved::{block_deferred, block_saved};
+
+/// y `[b,t,h]` from x `[b,t,h]`, and what [`block_saved`] lists.
+///
+/// # Errors
+/// When a shape or dtype is not the model's.
+pub fn forward(dims: &Dims, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    check_shapes("block input", std::slice::from_ref(x), [dims.stream()])?;
+    check_parameters(&dims.parameters_of(Part::Block(0)), parameters)?;
+    by_dtype!(x, forward_of(dims, x, parameters))
+}
+
+/// I: the gradient of x `[b,t,h]` from that of y, and what [`block_deferred`] lists.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward_input(dims: &Dims, d_y: &Tensor, parameters: &[Tensor], saved: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    check_shapes("gradient of the block", std::slice::from_ref(d_y), [dims.stream()])?;
+    check_parameters(&dims.parameters_of(Part::Block(0)), parameters)?;
+    check_saved("saved by the block", saved, &block_saved(&dims.model, dims.micro_batch_size))?;
+    by_dtype!(d_y, backward_input_of(dims, d_y, parameters, saved))
+}
+
+/// W: the gradients of the block's parameters, added to those in `earlier`.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward_weight(dims: &Dims, saved: &[Tensor], deferred: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
+    check_saved("saved by the block", saved, &block_saved(&dims.model, dims.micro_batch_size))?;
+    check_saved("deferred by the block", deferred, &block_deferred(&dims.model, dims.micro_batch_size))?;
+    by_dtype!(saved[0], backward_weight_of(dims, saved, deferred, earlier))
+}
+
+/// The block's layers, as indices into its parameters.
+struct Layers {
+    parameters: Vec<Parameter>,
+    norm1: NormLayer,
+    qkv: Vec<Linear>,
+    projection: Linear,
+    norm2: NormLayer,
+    ffn_in: Vec<Linear>,
+    ffn_out: Linear,
+}
+
+impl Layers {
+    fn of(model: &Model) -> Layers {
+        let parameters = model.parameters_of(Part::Block(0));
+        let linears =
+            |names: &[&str]| -> Vec<Linear> { names.iter().filter_map(|name| Linear::find(&parameters, name)).collect() };
+        Layers {
+            norm1: NormLayer::find(&parameters, "norm1", model.norm),
+            qkv: linears(&["attn.qkv", "attn.q", "attn.k", "attn.v"]),
+            projection: linears(&["attn.proj"])[0],
+            norm2: NormLayer::find(&parameters, "norm2", model.norm),
+            ffn_in: linears(&["mlp.fc1", "mlp.gate", "mlp.up"]),
+            ffn_out: linears(&["mlp.fc2", "mlp.down"])[0],
+            parameters,
+        }
+    }
+}
+
+fn forward_of<T: Float>(dims: &Dims, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    let model = &dims.model;
+    let layers = Layers::of(model);
+    let parameters = Slice::<T>::all(parameters)?;
+    let x = Slice::<T>::of(x)?;
+
+    let norm1 = norm::forward(layers.norm1.bind(&parameters), &x);
+    let mut qkv = linear::forward(&layers.qkv, &parameters, &norm1.output, None);
+    turn_heads(model, Turn::Forward, &mut qkv);
+    let [probabilities, attended] = attention::forward(attention_shape(dims), &qkv);
+    let x2 = linear::forward(&[layers.projection], &parameters, &attended, Some(&x));
+
+    let norm2 = norm::forward(layers.norm2.bind(&parameters), &x2);
+    let ffn_input = linear::forward(&layers.ffn_in, &parameters, &norm2.output, None);
+    let activated = activation::forward(model.activation, model.ffn, &ffn_input);
+    let y = linear::forward(&[layers.ffn_out], &parameters, &activated, Some(&x2));
+
+    let saved = [norm1.normalised, norm1.reciprocal, qkv, probabilities, attended, norm2.normalised, norm2.reciprocal, ffn_input];
+    let layout = block_saved(model, dims.micro_batch_size);
+    let saved = saved.into_iter().zip(layout).map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
+    Ok((tensor(y, &dims.stream())?, saved))
+}
+
+fn backward_input_of<T: Float>(
+    dims: &Dims,
+    d_y: &Tensor,
+    parameters: &[Tensor],
+    saved: &[Tensor],
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let model = &dims.model;
+    let layers = Layers::of(model);
+    let parameters = Slice::<T>::all(parameters)?;
+    let saved = Slice::<T>::all(saved)?;
+    let [normalised1, reciprocal1, qkv, probabilities, attended, normalised2, reciprocal2, ffn_input] = &saved[..] else {
+        unreachable!("checked against the layout")
+    };
+    let d_y_values = Slice::<T>::of(d_y)?;
+
+    let d_activated = linear::backward_input(&[layers.ffn_out], &parameters, &d_y_values);
+    let [d_ffn_input, activated] = activation::backward(model.activation, model.ffn, ffn_input, &d_activated);
+    drop(d_activated);
+    let d_norm2 = linear::backward_input(&layers.ffn_in, &parameters, &d_ffn_input);
+    let norm2 = norm::backward(layers.norm2.bind(&parameters), &d_norm2, normalised2, reciprocal2, Some(&d_y_values));
+
+    let d_attended = linear::backward_input(&[layers.projection], &parameters, &norm2.input_gradient);
+    let mut d_qkv = attention::backward(attention_shape(dims), &d_attended, qkv, probabilities, attended);
+    turn_heads(model, Turn::Back, &mut d_qkv);
+    let d_norm1 = linear::backward_input(&layers.qkv, &parameters, &d_qkv);
+    let norm1 = norm::backward(layers.norm1.bind(&parameters), &d_norm1, normalised1, reciprocal1, Some(&norm2.input_gradient));
+
+    let mut deferred = vec![norm1.output, d_qkv, norm2.input_gradient, norm2.output, d_ffn_input, activated];
+    deferred.push(norm1.weight_gradient);
+    deferred.extend(norm1.bias_gradient);
+    deferred.push(norm2.weight_gradient);
+    deferred.extend(norm2.bias_gradient);
+    let layout = block_deferred(model, dims.micro_batch_size);
+    let deferred = deferred.into_iter().zip(layout).map(|(values, saved)| tensor(values, &saved.dims));
+    let deferred = deferred.chain([Ok(d_y.clone())]).collect::<Result<_>>()?;
+    Ok((tensor(norm1.input_gradient, &dims.stream())?, deferred))
+}
+
+fn backward_weight_of<T: Float>(
+    dims: &Dims,
+    saved: &[Tensor],
+    deferred: &[Tensor],
+    earlier: Option<&[Tensor]>,
+) -> Result<Vec<Tensor>> {
+    let layers = Layers::of(&dims.model);
+    let attended = Slice::<T>::of(&saved[4])?;
+    let deferred = Slice::<T>::all(deferred)?;
+    let [norm1_output, d_qkv, d_projection, norm2_output, d_ffn_input, activated, norm_gradients @ .., d_y] = &deferred[..]
+    else {
+        unreachable!("checked against the layout")
+    };
+    let mut gradients = Gradients::new(&layers.parameters, earlier, dims.grid)?;
+    linear::backward_weight(&layers.qkv, norm1_output, d_qkv, &mut gradients)?;
+    linear::backward_weight(&[layers.projection], &attended, d_projection, &mut gradients)?;
+    linear::backward_weight(&layers.ffn_in, norm2_output, d_ffn_input, &mut gradients)?;
+    linear::backward_weight(&[layers.ffn_out], activated, d_y, &mut gradients)?;
+    let norm_parameters = layers.norm1.indices().chain(layers.norm2.indices());
+    norm_parameters.zip(norm_gradients).try_for_each(|(index, gradient)| gradients.values(index, gradient))?;
+    Ok(gradients.finish())
+}
+
+fn attention_shape(dims: &Dims) -> attention::Shape {
+    let model = &dims.model;
+    attention::Shape {
+        b: dims.micro_batch_size,
+        t: model.sequence,
+        heads: model.heads,
+        kv_heads: model.kv_heads,
+        d: model.head_size(),
+    }
+}
+
+/// Rotary positions: turns the heads of q and k, which stand before those of v.
+fn turn_heads<T: Float>(model: &Model, turn: Turn, qkv: &mut [T]) {
+    if model.positions == Positions::Rotary {
+        let heads = model.heads + model.kv_heads;
+        rotary::turn(turn, qkv, model.qkv_rows(), model.sequence, (heads, model.head_size()));
+    }
+}

@@ -1,0 +1,40 @@
+//! Sums and scalings of whole tensors: what reductions between ranks are made of.
+
+use candle_core::{Result, Tensor};
+
+use super::float::{Float, vectorised};
+use super::memory::{Slice, filled, tensor};
+use super::{by_dtype, check_shapes};
+
+/// a + b, element by element.
+///
+/// # Errors
+/// When their shapes or dtypes differ.
+pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    check_shapes("second summand", std::slice::from_ref(b), [a.dims()])?;
+    by_dtype!(a, add_of(a, b))
+}
+
+/// x times a number, such as 1/n for the average of a sum of n gradients.
+///
+/// # Errors
+/// When the dtype is neither f32 nor f64.
+pub fn scale(x: &Tensor, factor: f64) -> Result<Tensor> {
+    by_dtype!(x, scale_of(x, factor))
+}
+
+fn add_of<T: Float>(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (a_values, b_values) = (Slice::<T>::of(a)?, Slice::<T>::of(b)?);
+    let [sum] = filled([a_values.len()], |[sum]| {
+        vectorised(|| sum.iter_mut().zip(&*a_values).zip(&*b_values).for_each(|((sum, &a), &b)| *sum = a + b));
+    });
+    tensor(sum, a.dims())
+}
+
+fn scale_of<T: Float>(x: &Tensor, factor: f64) -> Result<Tensor> {
+    let (values, factor) = (Slice::<T>::of(x)?, T::of(factor));
+    let [scaled] = filled([values.len()], |[scaled]| {
+        vectorised(|| scaled.iter_mut().zip(&*values).for_each(|(scaled, &x)| *scaled = x * factor));
+    });
+    tensor(scaled, x.dims())
+}

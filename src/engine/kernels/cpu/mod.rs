@@ -1,0 +1,105 @@
+//! The tiny transformer on the CPU: forward, I (backward for the input) and W (backward for the weights) of each part.
+//!
+//! Values are candle tensors in f32 or f64, tokens u32; every function returns new tensors and changes none. Backward passes are
+//! analytic and fused. One thread; the order of all sums is fixed, so equal inputs give equal bits.
+//! What passes from forward to I to W is listed in [`crate::base::saved`].
+//!
+//! Shape letters: b micro-batch size, t sequence, h hidden, n heads, d head size, f feed-forward, v vocabulary.
+
+#![expect(clippy::inline_always, reason = "what is not inlined into a vectorised loop is not compiled for its instruction set")]
+
+pub mod block;
+pub mod data;
+pub mod elementwise;
+pub mod embedding;
+pub mod head;
+pub mod init;
+pub mod optimizer;
+
+pub mod allocator;
+
+mod activation;
+mod attention;
+mod counter;
+mod float;
+mod gradients;
+mod linear;
+mod memory;
+mod norm;
+mod product;
+mod reduce;
+mod rotary;
+
+use candle_core::{Result, Tensor, bail};
+
+use crate::base::model::{Model, Parameter, Part};
+use crate::base::saved::SavedTensor;
+
+/// What a kernel must know beside its tensors.
+#[derive(Clone, Debug)]
+pub struct Dims {
+    /// The model.
+    pub model: Model,
+    /// Sequences of one micro-batch (b).
+    pub micro_batch_size: usize,
+    /// Exact mode: W rounds each micro-batch's gradient to multiples of 2^-grid before it adds it to the others.
+    pub grid: Option<i32>,
+}
+
+impl Dims {
+    /// The parameters that a part's kernels take, in order: the model's list; for a tied head the token embedding's weight, too.
+    #[must_use]
+    pub fn parameters_of(&self, part: Part) -> Vec<Parameter> {
+        let mut list = self.model.parameters_of(part);
+        if part == Part::Head && self.model.tied {
+            list.push(self.model.parameters_of(Part::Embedding).swap_remove(0));
+        }
+        list
+    }
+
+    /// Shape of the tokens: `[b,t]`.
+    fn tokens(&self) -> Vec<usize> {
+        vec![self.micro_batch_size, self.model.sequence]
+    }
+
+    /// Shape of the residual stream: `[b,t,h]`.
+    fn stream(&self) -> Vec<usize> {
+        vec![self.micro_batch_size, self.model.sequence, self.model.hidden]
+    }
+}
+
+/// Calls a function that is generic over [`float::Float`] with the type of a tensor.
+macro_rules! by_dtype {
+    ($tensor:expr, $function:ident($($argument:expr),*)) => {
+        match $tensor.dtype() {
+            candle_core::DType::F32 => $function::<f32>($($argument),*),
+            candle_core::DType::F64 => $function::<f64>($($argument),*),
+            other => candle_core::bail!("the CPU kernels compute in f32 and f64, not in {other:?}"),
+        }
+    };
+}
+use by_dtype;
+
+/// An error where the tensors aren't those expected.
+fn check_shapes<D: AsRef<[usize]>>(what: &str, tensors: &[Tensor], expected: impl IntoIterator<Item = D>) -> Result<()> {
+    let mut tensors = tensors.iter().enumerate();
+    for dims in expected {
+        match tensors.next() {
+            Some((_, tensor)) if tensor.dims() == dims.as_ref() => {}
+            Some((i, tensor)) => bail!("{what}: tensor {i} has shape {:?}, not {:?}", tensor.dims(), dims.as_ref()),
+            None => bail!("{what}: one of shape {:?} is missing", dims.as_ref()),
+        }
+    }
+    match tensors.next() {
+        Some((i, _)) => bail!("{what}: {i} tensors are expected, not more"),
+        None => Ok(()),
+    }
+}
+
+fn check_parameters(parameters: &[Parameter], tensors: &[Tensor]) -> Result<()> {
+    check_shapes("parameters", tensors, parameters.iter().map(|parameter| &parameter.dims))
+}
+
+fn check_saved(what: &str, tensors: &[Tensor], layout: &[SavedTensor]) -> Result<()> {
+    check_shapes(what, tensors, layout.iter().map(|saved| &saved.dims))
+}

@@ -1,0 +1,252 @@
+//! The kernel table: what each computation of a program does to values.
+
+pub mod cpu;
+
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+use super::value::Value;
+use crate::base::BufferId;
+use crate::base::model::{Model, Part};
+use crate::base::settings::{Dtype, OptimizerKind};
+use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart};
+use cpu::Dims;
+use cpu::optimizer::{AdamState, AdamW};
+
+/// Computes `op`: the values of the buffers that it writes, in their order.
+///
+/// # Errors
+/// If operands do not fit the kernel.
+pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
+    let operands = Operands { program, op, buffers };
+    match kernel {
+        Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
+        Kernel::Forward(part) => operands.forward(part),
+        Kernel::BackwardInput(part) => operands.backward_input(part),
+        Kernel::BackwardWeight(part) => operands.backward_weight(part),
+        Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
+        Kernel::Average(_) => operands.average(),
+        Kernel::Optimizer(_) => operands.optimizer(),
+        Kernel::Flatten => operands.flatten(),
+        Kernel::Unflatten => operands.unflatten(),
+    }
+}
+
+/// The value of `buffer` before the first op.
+///
+/// # Errors
+/// If a tensor cannot be made.
+pub fn initial(program: &Program, buffer: &Buffer) -> Result<Value> {
+    let setting = &program.setting;
+    match buffer.name {
+        Name::Parameter(parameter) => {
+            let parameter = &program.parameters[parameter.index()];
+            cpu::init::parameter(parameter, setting.seed, dtype(setting.dtype)?).map(one)
+        }
+        Name::Chunk(chunk) => payload(program, buffer, chunk).map(one),
+        _ => Ok(Value::Zeros),
+    }
+}
+
+/// `sum` of two values, tensor by tensor.
+///
+/// # Errors
+/// If their shapes differ.
+pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
+    let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
+    let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
+    Ok(Value::Cpu(sums.into()))
+}
+
+/// The tensors of a value; zeros are laid out.
+///
+/// # Errors
+/// If a tensor cannot be made.
+pub fn tensors(layout: &Layout, value: &Value) -> Result<Vec<Tensor>> {
+    match value {
+        Value::Cpu(tensors) => Ok(tensors.to_vec()),
+        Value::Zeros => layout.parts.iter().map(zeros).collect(),
+    }
+}
+
+fn zeros(part: &TensorPart) -> Result<Tensor> {
+    Tensor::zeros(part.dims.as_slice(), dtype(part.dtype)?, &Device::Cpu)
+}
+
+fn one(tensor: Tensor) -> Value {
+    Value::Cpu(Arc::new([tensor]))
+}
+
+/// candle's name for a type that the CPU kernels know.
+fn dtype(dtype: Dtype) -> Result<DType> {
+    match dtype {
+        Dtype::F32 => Ok(DType::F32),
+        Dtype::F64 => Ok(DType::F64),
+        Dtype::U32 => Ok(DType::U32),
+        Dtype::Bf16 | Dtype::F16 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
+    }
+}
+
+/// A bare collective's payload: small integers, different in every element of every rank, whose sums over up to 4,096 ranks are exact.
+fn payload(program: &Program, buffer: &Buffer, chunk: u32) -> Result<Tensor> {
+    let elements = |layout: &Layout| layout.parts.iter().map(TensorPart::elements).sum::<usize>();
+    let own = |other: &&Buffer| other.rank == buffer.rank && matches!(other.name, Name::Chunk(earlier) if earlier < chunk);
+    let first: usize = program.buffers.iter().filter(own).map(|other| elements(&program.layouts[other.layout.index()])).sum();
+    let layout = &program.layouts[buffer.layout.index()];
+    #[expect(clippy::cast_precision_loss, reason = "integers below 2^12")]
+    let value = |element: usize| ((buffer.rank.index() * 7 + (first + element) * 13) % 4093) as f64;
+    let values: Vec<f64> = (0..elements(layout)).map(value).collect();
+    Tensor::new(values, &Device::Cpu)?.to_dtype(dtype(program.setting.dtype)?)
+}
+
+/// The operands of one op.
+struct Operands<'a> {
+    program: &'a Program,
+    op: Op<'a>,
+    buffers: &'a [Value],
+}
+
+impl Operands<'_> {
+    fn setting(&self) -> &Setting {
+        &self.program.setting
+    }
+
+    fn model(&self) -> Result<&Model> {
+        match &self.setting().model {
+            Some(model) => Ok(model),
+            None => bail!("a kernel of the model in a program without a model"),
+        }
+    }
+
+    fn dims(&self) -> Result<Dims> {
+        let setting = self.setting();
+        Ok(Dims { model: self.model()?.clone(), micro_batch_size: setting.micro_batch_size, grid: setting.grid })
+    }
+
+    fn layout(&self, buffer: BufferId) -> &Layout {
+        &self.program.layouts[self.program.buffers[buffer.index()].layout.index()]
+    }
+
+    fn value(&self, buffer: BufferId) -> &Value {
+        &self.buffers[buffer.index()]
+    }
+
+    /// All tensors of the `place`-th read.
+    fn bundle(&self, place: usize) -> Result<Vec<Tensor>> {
+        match self.op.reads.get(place) {
+            Some(&buffer) => tensors(self.layout(buffer), self.value(buffer)),
+            None => bail!("read {place} is missing"),
+        }
+    }
+
+    /// The tensor of the `place`-th read.
+    fn tensor(&self, place: usize) -> Result<Tensor> {
+        match self.bundle(place)?.as_slice() {
+            [tensor] => Ok(tensor.clone()),
+            several => bail!("read {place} holds {} tensors, not one", several.len()),
+        }
+    }
+
+    /// The tensors of all reads from `place` on.
+    fn rest(&self, place: usize) -> Result<Vec<Tensor>> {
+        (place..self.op.reads.len()).map(|place| self.tensor(place)).collect()
+    }
+
+    fn load(&self, kernel: Kernel) -> Result<Vec<Value>> {
+        let written = self.program.buffers[self.op.writes[0].index()].name;
+        let (Name::Tokens(micro_batch) | Name::Targets(micro_batch)) = written else { bail!("{kernel} writes {written}") };
+        let dims = self.dims()?;
+        let sample = u64::from(micro_batch) * dims.micro_batch_size as u64;
+        let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
+        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { targets })])
+    }
+
+    fn forward(&self, part: Part) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let (output, saved) = match part {
+            Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
+            Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
+        };
+        Ok(vec![one(output), Value::Cpu(saved.into())])
+    }
+
+    fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let (gradient, deferred) = match part {
+            Part::Embedding => bail!("nothing stands before the embedding"),
+            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.bundle(1)?)?,
+            Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
+        };
+        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+    }
+
+    fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let earlier = &self.op.reads[2.min(self.op.reads.len())..];
+        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
+        let earlier = if fresh { None } else { Some(self.rest(2)?) };
+        let earlier = earlier.as_deref();
+        let gradients = match part {
+            Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
+            Part::Block(_) => cpu::block::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+            Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+        };
+        Ok(gradients.into_iter().map(one).collect())
+    }
+
+    fn average(&self) -> Result<Vec<Value>> {
+        let factor = 1.0 / f64::from(self.setting().micro_batches_per_step);
+        let gradients = self.rest(0)?.into_iter();
+        gradients.map(|gradient| cpu::elementwise::scale(&gradient, factor).map(one)).collect()
+    }
+
+    /// Reads gradients, parameters and moments, parameter by parameter in each; writes the latter two.
+    fn optimizer(&self) -> Result<Vec<Value>> {
+        let optimizer = self.setting().optimizer;
+        let tensors = self.rest(0)?;
+        let kinds = 2 + optimizer.kind.moments();
+        let n = tensors.len() / kinds;
+        let operand = |kind: usize, i: usize| tensors[kind * n + i].clone();
+        if optimizer.kind == OptimizerKind::Sgd {
+            return (0..n).map(|i| cpu::optimizer::sgd(optimizer.lr, &operand(1, i), &operand(0, i)).map(one)).collect();
+        }
+        let settings = AdamW {
+            lr: optimizer.lr,
+            beta1: optimizer.beta1,
+            beta2: optimizer.beta2,
+            eps: optimizer.epsilon,
+            weight_decay: optimizer.weight_decay,
+        };
+        let update = |i| {
+            let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
+            cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &operand(0, i))
+        };
+        let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
+        let parameters = updated.iter().map(|state| one(state.parameter.clone()));
+        let moments = updated.iter().map(|state| one(state.m.clone())).chain(updated.iter().map(|state| one(state.v.clone())));
+        Ok(parameters.chain(moments).collect())
+    }
+
+    fn flatten(&self) -> Result<Vec<Value>> {
+        let flat = self.rest(0)?.iter().map(Tensor::flatten_all).collect::<Result<Vec<_>>>()?;
+        self.split(&Tensor::cat(&flat, 0)?)
+    }
+
+    fn unflatten(&self) -> Result<Vec<Value>> {
+        self.split(&Tensor::cat(&self.rest(0)?, 0)?)
+    }
+
+    /// Cuts a flat tensor into the shapes of what the op writes.
+    fn split(&self, flat: &Tensor) -> Result<Vec<Value>> {
+        let mut start = 0;
+        let mut cut = |&buffer: &BufferId| {
+            let part = &self.layout(buffer).parts[0];
+            let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
+            start += part.elements();
+            Ok(one(piece))
+        };
+        self.op.writes.iter().map(&mut cut).collect()
+    }
+}

@@ -1,0 +1,13 @@
+//! How a program runs: the world and its readiness function, the interpreter, the costs, the stepped driver, the session.
+//!
+//! The engine does not know what pipeline parallelism is: it runs ops on buffers and streams, and a program written by hand runs the same way.
+
+mod apply;
+pub mod cost;
+pub mod deadlock;
+pub mod kernels;
+pub mod link;
+pub mod session;
+pub mod stepped;
+pub mod value;
+pub mod world;

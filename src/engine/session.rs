@@ -1,0 +1,208 @@
+//! A session: a program run once to its end, and a world that can stand at any event of that run.
+//!
+//! Going back is the nearest checkpoint and a replay. Tensors are shared between checkpoints, so these cost little.
+
+use std::sync::Arc;
+
+use super::cost::CostModel;
+use super::deadlock::wait_graph;
+use super::link::Links;
+use super::stepped::{OnEnd, step};
+use super::value::{Value, Values};
+use super::world::{Machine, State, World, blocked};
+use crate::base::hardware::Hardware;
+use crate::base::{BufferId, OpId, Rank};
+use crate::program::memory::Memory;
+use crate::program::trace::Outcome;
+use crate::program::trouble::Trouble;
+use crate::program::{Program, Trace, Wait};
+
+pub use super::kernels::tensors;
+
+/// A recorded run and a position in it.
+pub struct Session {
+    trace: Trace,
+    world: World,
+    /// Events that have happened in `world`.
+    position: usize,
+    /// Worlds on the way, with their positions, in order; the first is the start.
+    checkpoints: Vec<(usize, World)>,
+}
+
+/// Whether a run computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Shapes alone.
+    Shape,
+    /// Real values on the CPU.
+    Real,
+}
+
+/// Checkpoints that a session keeps at most; a step back replays one part in so many of the run.
+const CHECKPOINTS: usize = 64;
+
+impl Session {
+    /// Runs `program` to its end, and stands there.
+    ///
+    /// # Errors
+    /// If a kernel fails.
+    pub fn record(
+        program: Arc<Program>,
+        hardware: &Hardware,
+        trouble: &[Trouble],
+        numbers: Numbers,
+        on_end: OnEnd,
+    ) -> candle_core::Result<Self> {
+        let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
+        let mut checkpoints = vec![(0, world.clone())];
+        let mut position = 0;
+        let every = (world.machine.program.ops() / CHECKPOINTS).max(8);
+        while step(&mut world, &mut trace, on_end)? {
+            position += 1;
+            if position % every == 0 {
+                checkpoints.push((position, world.clone()));
+            }
+        }
+        // The event that did not fit in memory is the last of the trace.
+        position = trace.events.len();
+        trace.outcome = outcome(&world);
+        Ok(Self { trace, world, position, checkpoints })
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.world.machine.program
+    }
+
+    /// What happened in the whole run.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// How many events have happened at the present position.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What the ranks hold at the present position.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.world.memory
+    }
+
+    /// Losses computed up to the present position.
+    #[must_use]
+    pub fn values(&self) -> &Values {
+        &self.world.values
+    }
+
+    /// The value of `buffer` at the present position; `None` in a shape-only run.
+    #[must_use]
+    pub fn value(&self, buffer: BufferId) -> Option<&Value> {
+        self.world.values.get(buffer)
+    }
+
+    /// How far `op` is at the present position.
+    #[must_use]
+    pub fn state(&self, op: OpId) -> State {
+        self.world.state(op)
+    }
+
+    /// Why `op` cannot start at the present position; `None` if it can, runs or is done.
+    #[must_use]
+    pub fn blocked(&self, op: OpId) -> Option<Wait> {
+        if self.state(op) >= State::Running { None } else { blocked(&self.world, op) }
+    }
+
+    /// Stands after `position` events, or at the end if there are fewer.
+    ///
+    /// # Errors
+    /// If a kernel fails; it did not when the run was recorded.
+    pub fn seek(&mut self, position: usize) -> candle_core::Result<()> {
+        let position = position.min(self.trace.events.len());
+        if position < self.position || self.nearest(position).0 > self.position {
+            let (at, world) = self.nearest(position);
+            (self.position, self.world) = (at, world.clone());
+        }
+        while self.position < position {
+            step(&mut self.world, &mut self.trace, &mut |_, _| {})?;
+            self.position += 1;
+        }
+        Ok(())
+    }
+
+    fn nearest(&self, position: usize) -> (usize, &World) {
+        let behind = self.checkpoints.partition_point(|(at, _)| *at <= position);
+        let (at, world) = &self.checkpoints[behind - 1];
+        (*at, world)
+    }
+
+    /// The first event from `from` on that `stop` accepts.
+    pub fn find(&self, from: usize, stop: impl Fn(usize) -> bool) -> Option<usize> {
+        (from..self.trace.events.len()).find(|&event| stop(event))
+    }
+
+    /// The ranks' next ops: for each stream of `rank`, the first op that is not done.
+    #[must_use]
+    pub fn heads(&self, rank: Rank) -> Vec<OpId> {
+        let program = self.program();
+        let mut seen = vec![false; program.streams.len()];
+        let open = program.order[rank.index()].iter().copied().filter(|&op| self.state(op) < State::Done);
+        open.filter(|&op| !std::mem::replace(&mut seen[program.stream_of(op).index()], true)).collect()
+    }
+}
+
+/// Runs `program` to its end without keeping a way back.
+///
+/// # Errors
+/// If a kernel fails.
+pub fn run(
+    program: Arc<Program>,
+    hardware: &Hardware,
+    trouble: &[Trouble],
+    numbers: Numbers,
+    on_end: OnEnd,
+) -> candle_core::Result<(World, Trace)> {
+    let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
+    while step(&mut world, &mut trace, on_end)? {}
+    trace.outcome = outcome(&world);
+    Ok((world, trace))
+}
+
+fn start(
+    program: Arc<Program>,
+    hardware: &Hardware,
+    trouble: &[Trouble],
+    numbers: Numbers,
+) -> candle_core::Result<(World, Trace)> {
+    let values = match numbers {
+        Numbers::Shape => Values::Shape,
+        Numbers::Real => Values::real(&program)?,
+    };
+    let costs = CostModel::new(&program, hardware, trouble);
+    let trace = Trace::new(&program, costs.clock());
+    let links = Links::new(&program);
+    let mut world = World::new(Arc::new(Machine { program, links, costs }), values);
+    world.stopped = state_alone(&world);
+    Ok((world, trace))
+}
+
+/// Whether the ranks' state alone fills a device.
+fn state_alone(world: &World) -> Option<Outcome> {
+    let limit = world.machine.costs.memory()?;
+    let ranks = (0..world.machine.program.ranks()).map(Rank::new);
+    let mut needs = ranks.map(|rank| (rank, world.memory.holding(rank).total));
+    needs.find(|(_, needed)| *needed >= limit).map(|(rank, needed)| Outcome::OutOfMemory { rank, op: None, needed, limit })
+}
+
+fn outcome(world: &World) -> Outcome {
+    let all: usize = world.machine.program.order.iter().map(Vec::len).sum();
+    match &world.stopped {
+        Some(outcome) => outcome.clone(),
+        None if world.done == all => Outcome::Completed,
+        None => Outcome::Deadlocked(wait_graph(world)),
+    }
+}

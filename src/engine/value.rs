@@ -1,0 +1,82 @@
+//! Values: what buffers hold. Shape-only runs hold none; their programs, costs and memory are the same.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+use crate::base::{BufferId, ChannelId};
+use crate::program::Program;
+
+/// The value of one buffer.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// All zeros, not laid out: memory that was never written reads as zeros.
+    #[default]
+    Zeros,
+    /// The tensors of the buffer's layout, on the CPU.
+    Cpu(Arc<[Tensor]>),
+}
+
+/// The values of a run.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// Shapes alone.
+    Shape,
+    /// Real numbers.
+    Real {
+        /// Per buffer, its value.
+        buffers: Vec<Value>,
+        /// Per channel, values that were sent and not received yet.
+        mailboxes: Vec<VecDeque<Value>>,
+        /// Losses of micro-batches, in the order in which they were computed.
+        losses: Vec<Loss>,
+    },
+}
+
+/// The loss of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Training step, from 0.
+    pub step: u32,
+    /// Micro-batch of the whole run.
+    pub micro_batch: u32,
+    /// Mean over its tokens.
+    pub value: f64,
+}
+
+impl Values {
+    /// Real values for `program`: state as it starts, all else zeros.
+    ///
+    /// # Errors
+    /// If a tensor cannot be made.
+    pub fn real(program: &Program) -> candle_core::Result<Self> {
+        let buffers = program.buffers.iter().map(|buffer| super::kernels::initial(program, buffer)).collect::<Result<_, _>>()?;
+        Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
+    }
+
+    /// The value of `buffer`; `None` in a shape-only run.
+    #[must_use]
+    pub fn get(&self, buffer: BufferId) -> Option<&Value> {
+        match self {
+            Self::Shape => None,
+            Self::Real { buffers, .. } => Some(&buffers[buffer.index()]),
+        }
+    }
+
+    /// The losses so far.
+    #[must_use]
+    pub fn losses(&self) -> &[Loss] {
+        match self {
+            Self::Shape => &[],
+            Self::Real { losses, .. } => losses,
+        }
+    }
+
+    /// Puts the value of `buffer` on its way.
+    pub(super) fn send(&mut self, channel: ChannelId, buffer: BufferId) {
+        if let Self::Real { buffers, mailboxes, .. } = self {
+            mailboxes[channel.index()].push_back(buffers[buffer.index()].clone());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The head of an op: its short text, for screens, messages, and the rules of trouble.
+
+use std::fmt;
+
+use crate::base::OpId;
+use crate::base::model::Part;
+
+use super::op::{Kernel, OpKind};
+use super::tables::Program;
+use super::trouble::Trouble;
+
+/// An op's head: `1F5 forward blocks.3`, `send x4.5 -> r1`, `all-reduce bucket0`.
+#[derive(Clone, Copy)]
+pub struct Head<'program> {
+    program: &'program Program,
+    op: OpId,
+}
+
+/// The head of `op`.
+#[must_use]
+pub fn head(program: &Program, op: OpId) -> Head<'_> {
+    Head { program, op }
+}
+
+/// Whether a rule meets `op`: by rank, step, and the words that the head starts with.
+#[must_use]
+pub fn fits(program: &Program, op: OpId, rule: &Trouble) -> bool {
+    let view = program.op(op);
+    let here = rule.rank.is_none_or(|rank| rank == view.rank) && rule.step.is_none_or(|step| step == view.origin.step);
+    here && starts_with_words(&head(program, op).to_string(), &rule.op)
+}
+
+/// Whether `text` begins with `words`, whole words only: `0F3` does not meet `0F31`.
+fn starts_with_words(text: &str, words: &str) -> bool {
+    text.strip_prefix(words).is_some_and(|rest| words.is_empty() || rest.is_empty() || rest.starts_with(' '))
+}
+
+impl fmt::Display for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let op = self.program.op(self.op);
+        let kind = match op.kind {
+            OpKind::Skipped(kind) => kind.original(),
+            kind => kind,
+        };
+        match kind {
+            OpKind::Run(kernel) => {
+                if let Some(slot) = op.origin.slot {
+                    write!(f, "{slot} ")?;
+                }
+                write!(f, "{}", self.program.kernels[kernel.index()].kernel)
+            }
+            OpKind::Send(channel) => {
+                let name = self.program.buffers[op.reads[0].index()].name;
+                write!(f, "send {name} -> {}", self.program.channels[channel.index()].to)
+            }
+            OpKind::Recv(channel) | OpKind::RecvReduce(channel) => {
+                let name = self.program.buffers[op.writes[0].index()].name;
+                let verb = if matches!(kind, OpKind::RecvReduce(_)) { "recv-reduce" } else { "recv" };
+                write!(f, "{verb} {name} <- {}", self.program.channels[channel.index()].from)
+            }
+            OpKind::Collective(collective) => {
+                let collective = &self.program.collectives[collective.index()];
+                write!(f, "{} {}", collective.kind.name(), collective.label)
+            }
+            OpKind::Skipped(_) => unreachable!("a skipped op stands for one that is not skipped"),
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, part) = self.words();
+        match part {
+            Some(part) => write!(f, "{verb} {part}"),
+            None => f.write_str(verb),
+        }
+    }
+}
+
+impl Kernel {
+    /// Its verb, and the part that it works on.
+    #[must_use]
+    pub fn words(self) -> (&'static str, Option<Part>) {
+        match self {
+            Self::LoadTokens => ("load-tokens", None),
+            Self::LoadTargets => ("load-targets", None),
+            Self::Forward(part) => ("forward", Some(part)),
+            Self::BackwardInput(part) => ("backward-input", Some(part)),
+            Self::BackwardWeight(part) => ("backward-weight", Some(part)),
+            Self::ZeroGradients => ("zero-gradients", None),
+            Self::Average(part) => ("average", Some(part)),
+            Self::Optimizer(part) => ("optimizer", Some(part)),
+            Self::Flatten => ("flatten", None),
+            Self::Unflatten => ("unflatten", None),
+        }
+    }
+
+    /// The kernel with this verb, on `part` where it works on one.
+    #[must_use]
+    pub fn from_words(verb: &str, part: Option<Part>) -> Option<Self> {
+        let part_or_any = part.unwrap_or(Part::Embedding);
+        let all = [
+            Self::LoadTokens,
+            Self::LoadTargets,
+            Self::Forward(part_or_any),
+            Self::BackwardInput(part_or_any),
+            Self::BackwardWeight(part_or_any),
+            Self::ZeroGradients,
+            Self::Average(part_or_any),
+            Self::Optimizer(part_or_any),
+            Self::Flatten,
+            Self::Unflatten,
+        ];
+        all.into_iter().find(|kernel| kernel.words() == (verb, part))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedding => f.write_str("embedding"),
+            Self::Block(layer) => write!(f, "blocks.{layer}"),
+            Self::Head => f.write_str("head"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_meet_whole_words() {
+        let check =
+            |text: &str, words: &str, expected: bool| assert_eq!(starts_with_words(text, words), expected, "{text} / {words}");
+        check("0F3 forward blocks.1", "0F3", true);
+        check("0F31 forward blocks.1", "0F3", false);
+        check("all-reduce bucket1", "all-reduce", true);
+        check("all-reduce bucket10", "all-reduce bucket1", false);
+        check("send x3.1 -> r1", "", true);
+    }
+}

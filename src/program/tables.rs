@@ -1,0 +1,435 @@
+//! A program: for every rank a list of ops in issue order, kept as tables that are indexed by dense ids.
+//!
+//! An op keeps its id while passes move it about: passes rewrite the order lists, append ops, and add waits. A rank's list is the order in
+//! which its host issues the ops; each op runs on its stream, after the stream's earlier ops and after the ops that it waits for.
+//! A wait names an op that was issued earlier on the same rank, as a CUDA event does.
+
+use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
+use crate::base::model::{Model, Parameter};
+use crate::base::settings::{Dtype, Optimizer};
+use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, Rank, StreamId};
+
+/// The compute stream; every program has it.
+pub const COMPUTE: StreamId = StreamId(0);
+
+/// What each rank's streams do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// What the kernels need to know.
+    pub setting: Setting,
+    /// Streams; the same on every rank, [`COMPUTE`] first.
+    pub streams: Vec<Stream>,
+    /// Directed lines of messages.
+    pub channels: Vec<Channel>,
+    /// Groups of ranks.
+    pub groups: Vec<Group>,
+    /// Collective operations.
+    pub collectives: Vec<Collective>,
+    /// Computations with their costs.
+    pub kernels: Vec<KernelCost>,
+    /// Shapes of values.
+    pub layouts: Vec<Layout>,
+    /// The model's parameters; empty without a model.
+    pub parameters: Vec<Parameter>,
+    /// Named pieces of memory.
+    pub buffers: Vec<Buffer>,
+    /// Per rank, its ops in issue order.
+    pub order: Vec<Vec<OpId>>,
+    ops: Ops,
+}
+
+/// What the kernels need to know beside their operands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setting {
+    /// The model; `None` for a bare collective.
+    pub model: Option<Model>,
+    /// Sequences in a micro-batch.
+    pub micro_batch_size: usize,
+    /// Micro-batches of a step over all data-parallel ranks: what gradients are averaged over.
+    pub micro_batches_per_step: u32,
+    /// Training steps.
+    pub steps: u32,
+    /// Type of parameters, gradients and activations.
+    pub dtype: Dtype,
+    /// Exact mode: gradients are rounded to multiples of 2^-grid before they are summed, so that sums do not depend on their order.
+    pub grid: Option<i32>,
+    /// Seed of parameters and data.
+    pub seed: u64,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its name, such as `compute` or `pp>`.
+    pub name: String,
+    /// What runs on it.
+    pub kind: StreamKind,
+}
+
+/// What runs on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Computation.
+    Compute,
+    /// Messages and collectives.
+    Communication,
+}
+
+/// A directed, ordered line of messages between two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives.
+    pub to: Rank,
+    /// A send completes at once, the message waits for its receiver; otherwise both ends meet.
+    pub buffered: bool,
+}
+
+/// A group of ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name, such as `dp0` or `world`.
+    pub name: String,
+    /// Its members, in order.
+    pub ranks: Vec<Rank>,
+}
+
+/// One collective operation of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// The group.
+    pub group: GroupId,
+    /// What is done.
+    pub kind: CollectiveKind,
+    /// What it is done to: `bucket3`, `payload`, `step`.
+    pub label: String,
+    /// The step that it belongs to.
+    pub step: u32,
+    /// Payload of one rank.
+    pub bytes: Bytes,
+}
+
+/// What a collective does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectiveKind {
+    /// Every member's buffers become the sum over the members.
+    AllReduce,
+    /// The members meet.
+    Barrier,
+}
+
+/// The parts of a value: most buffers hold one tensor, what a block saves holds several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The tensors.
+    pub parts: Vec<TensorPart>,
+}
+
+/// One tensor of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPart {
+    /// Its name inside the value; empty when it is the only one.
+    pub name: String,
+    /// Its type.
+    pub dtype: Dtype,
+    /// Its shape.
+    pub dims: Vec<usize>,
+}
+
+/// The op tables: struct of arrays, indexed by op id.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Ops {
+    kind: Vec<OpKind>,
+    rank: Vec<Rank>,
+    stream: Vec<StreamId>,
+    origin: Vec<u32>,
+    origins: Vec<Origin>,
+    reads: Spans,
+    writes: Spans,
+    waits: Lists<OpId>,
+    frees: Lists<BufferId>,
+}
+
+/// Lists written once: list i is `items[ends[i-1]..ends[i]]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Spans {
+    ends: Vec<u32>,
+    items: Vec<BufferId>,
+}
+
+/// Lists that grow after they were made: chains through one pool.
+#[derive(Clone, Debug, PartialEq)]
+struct Lists<T> {
+    heads: Vec<Link>,
+    pool: Vec<(T, Link)>,
+}
+
+/// A place in a pool, or the end of a chain.
+type Link = Option<std::num::NonZeroU32>;
+
+impl CollectiveKind {
+    /// All kinds with their names in program texts.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::AllReduce, "all-reduce"), (Self::Barrier, "barrier")];
+
+    /// Its name in program texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+impl TensorPart {
+    /// Number of elements.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.elements() as u64 * self.dtype.size())
+    }
+}
+
+impl Layout {
+    /// A single tensor.
+    #[must_use]
+    pub fn tensor(dtype: Dtype, dims: &[usize]) -> Self {
+        Self { parts: vec![TensorPart { name: String::new(), dtype, dims: dims.to_vec() }] }
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        self.parts.iter().map(TensorPart::bytes).sum()
+    }
+}
+
+impl Program {
+    /// A program for `ranks` ranks without ops; it has the compute stream.
+    #[must_use]
+    pub fn new(ranks: usize, setting: Setting) -> Self {
+        let streams = vec![Stream { name: "compute".to_owned(), kind: StreamKind::Compute }];
+        Self { setting, streams, order: vec![Vec::new(); ranks], ..Self::default() }
+    }
+
+    /// The number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The number of ops in the tables, whether or not they stand in an order list.
+    #[must_use]
+    pub fn ops(&self) -> usize {
+        self.ops.kind.len()
+    }
+
+    /// One op.
+    #[must_use]
+    pub fn op(&self, id: OpId) -> Op<'_> {
+        let (index, ops) = (id.index(), &self.ops);
+        Op {
+            id,
+            rank: ops.rank[index],
+            stream: ops.stream[index],
+            kind: ops.kind[index],
+            reads: ops.reads.get(index),
+            writes: ops.writes.get(index),
+            origin: ops.origins[ops.origin[index] as usize],
+        }
+    }
+
+    /// The place of an op's origin in the program's table: equal places are equal origins.
+    #[must_use]
+    pub fn origin_index(&self, id: OpId) -> u32 {
+        self.ops.origin[id.index()]
+    }
+
+    /// What an op does.
+    #[must_use]
+    pub fn kind(&self, id: OpId) -> OpKind {
+        self.ops.kind[id.index()]
+    }
+
+    /// The rank of an op.
+    #[must_use]
+    pub fn rank_of(&self, id: OpId) -> Rank {
+        self.ops.rank[id.index()]
+    }
+
+    /// The stream of an op.
+    #[must_use]
+    pub fn stream_of(&self, id: OpId) -> StreamId {
+        self.ops.stream[id.index()]
+    }
+
+    /// The ops of its rank that `id` waits for, beside the earlier ops of its stream; the latest wait first.
+    pub fn waits(&self, id: OpId) -> impl Iterator<Item = OpId> + '_ {
+        self.ops.waits.iter(id.index())
+    }
+
+    /// The buffers whose memory is given back when `id` ends: it is their last use.
+    pub fn frees(&self, id: OpId) -> impl Iterator<Item = BufferId> + '_ {
+        self.ops.frees.iter(id.index())
+    }
+
+    /// Every op that stands in an order list, rank by rank in issue order.
+    pub fn all(&self) -> impl Iterator<Item = OpId> + '_ {
+        self.order.iter().flatten().copied()
+    }
+
+    /// The memory of a buffer.
+    #[must_use]
+    pub fn bytes(&self, buffer: BufferId) -> Bytes {
+        self.layouts[self.buffers[buffer.index()].layout.index()].bytes()
+    }
+
+    /// Adds an op to the tables. It does not run until its id stands in an order list.
+    pub fn add(
+        &mut self,
+        (rank, stream): (Rank, StreamId),
+        kind: OpKind,
+        operands: (&[BufferId], &[BufferId]),
+        origin: Origin,
+    ) -> OpId {
+        let ops = &mut self.ops;
+        let id = OpId::new(ops.kind.len());
+        ops.kind.push(kind);
+        ops.rank.push(rank);
+        ops.stream.push(stream);
+        ops.reads.push(operands.0);
+        ops.writes.push(operands.1);
+        ops.waits.heads.push(None);
+        ops.frees.heads.push(None);
+        // Neighbours share their origin: a slot makes several ops in a row.
+        if ops.origins.last() != Some(&origin) {
+            ops.origins.push(origin);
+        }
+        ops.origin.push(u32::try_from(ops.origins.len() - 1).expect("fewer origins than ops"));
+        id
+    }
+
+    /// Adds an op and places it at the end of its rank's list.
+    pub fn append(
+        &mut self,
+        place: (Rank, StreamId),
+        kind: OpKind,
+        operands: (&[BufferId], &[BufferId]),
+        origin: Origin,
+    ) -> OpId {
+        let id = self.add(place, kind, operands, origin);
+        self.order[place.0.index()].push(id);
+        id
+    }
+
+    /// Makes `op` wait for `on`, an op of the same rank that is issued earlier.
+    pub fn wait(&mut self, op: OpId, on: OpId) {
+        self.ops.waits.push(op.index(), on);
+    }
+
+    /// Makes `op` the last use of `buffer`.
+    pub fn free(&mut self, op: OpId, buffer: BufferId) {
+        self.ops.frees.push(op.index(), buffer);
+    }
+
+    /// Replaces what an op does.
+    pub fn set_kind(&mut self, op: OpId, kind: OpKind) {
+        self.ops.kind[op.index()] = kind;
+    }
+
+    /// The reads of an op, to be changed in place.
+    pub fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
+        self.ops.reads.get_mut(op.index())
+    }
+
+    /// Adds a buffer.
+    pub fn buffer(&mut self, rank: Rank, name: Name, role: Role, layout: LayoutId) -> BufferId {
+        self.buffers.push(Buffer { rank, name, role, layout });
+        BufferId::new(self.buffers.len() - 1)
+    }
+
+    /// The id of `layout`, which is added if it is new.
+    pub fn layout(&mut self, layout: Layout) -> LayoutId {
+        LayoutId::new(place(&mut self.layouts, layout))
+    }
+
+    /// The id of `kernel`, which is added if it is new.
+    pub fn kernel(&mut self, kernel: KernelCost) -> KernelId {
+        KernelId::new(place(&mut self.kernels, kernel))
+    }
+
+    /// The id of the communication stream `name`, which is added if it is new.
+    pub fn communication_stream(&mut self, name: &str) -> StreamId {
+        StreamId::new(place(&mut self.streams, Stream { name: name.to_owned(), kind: StreamKind::Communication }))
+    }
+
+    /// The id of `group`, which is added if it is new.
+    pub fn group(&mut self, group: Group) -> GroupId {
+        GroupId::new(place(&mut self.groups, group))
+    }
+
+    /// Adds a channel.
+    pub fn channel(&mut self, channel: Channel) -> ChannelId {
+        self.channels.push(channel);
+        ChannelId::new(self.channels.len() - 1)
+    }
+
+    /// Adds a collective.
+    pub fn collective(&mut self, collective: Collective) -> CollectiveId {
+        self.collectives.push(collective);
+        CollectiveId::new(self.collectives.len() - 1)
+    }
+}
+
+/// The place of `item` in a small table; it is appended if it is new.
+fn place<T: PartialEq>(table: &mut Vec<T>, item: T) -> usize {
+    table.iter().position(|known| *known == item).unwrap_or_else(|| {
+        table.push(item);
+        table.len() - 1
+    })
+}
+
+impl Spans {
+    fn push(&mut self, items: &[BufferId]) {
+        self.items.extend_from_slice(items);
+        self.ends.push(u32::try_from(self.items.len()).expect("fewer than 2^32 operands"));
+    }
+
+    fn range(&self, index: usize) -> std::ops::Range<usize> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        start..self.ends[index] as usize
+    }
+
+    fn get(&self, index: usize) -> &[BufferId] {
+        &self.items[self.range(index)]
+    }
+
+    fn get_mut(&mut self, index: usize) -> &mut [BufferId] {
+        let range = self.range(index);
+        &mut self.items[range]
+    }
+}
+
+impl<T> Default for Lists<T> {
+    fn default() -> Self {
+        Self { heads: Vec::new(), pool: Vec::new() }
+    }
+}
+
+impl<T: Copy> Lists<T> {
+    fn push(&mut self, list: usize, item: T) {
+        self.pool.push((item, self.heads[list]));
+        let place = u32::try_from(self.pool.len()).expect("fewer than 2^32 entries");
+        self.heads[list] = std::num::NonZeroU32::new(place);
+    }
+
+    fn iter(&self, list: usize) -> impl Iterator<Item = T> + '_ {
+        let entry = |link: Link| link.map(|place| &self.pool[place.get() as usize - 1]);
+        std::iter::successors(entry(self.heads[list]), move |(_, next)| entry(*next)).map(|(item, _)| *item)
+    }
+}

@@ -1,0 +1,168 @@
+//! What happened: when each op of a program was ready, started and ended, in one total order of events.
+
+use std::num::NonZeroU32;
+
+use super::tables::Program;
+use super::wait::Wait;
+use crate::base::units::Clock;
+use crate::base::{Bytes, OpId, Rank, Ticks};
+
+/// The record of a run. Times are indexed by op; an event starts one op, both ends of a message, or all members of a collective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What a tick is.
+    pub clock: Clock,
+    /// The events, in order; the position of a stepped run is a number of events.
+    pub events: Vec<Event>,
+    /// How the run ended.
+    pub outcome: Outcome,
+    times: Vec<Times>,
+    event_of: Vec<Option<NonZeroU32>>,
+    last_wait: Vec<Option<Wait>>,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened.
+    pub time: Ticks,
+    /// The op whose readiness made it happen.
+    pub op: OpId,
+}
+
+/// The times of an op that ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When all that its own rank owes it was done: from here it waits only for its peers.
+    pub posted: Ticks,
+    /// When it started.
+    pub start: Ticks,
+    /// When it ended.
+    pub end: Ticks,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Every op ran.
+    Completed,
+    /// No op can ever start again.
+    Deadlocked(WaitGraph),
+    /// A rank needs as much memory as its device has, or more.
+    OutOfMemory {
+        /// The rank.
+        rank: Rank,
+        /// The op that did not fit; `None` if the state alone does not.
+        op: Option<OpId>,
+        /// What the rank would hold.
+        needed: Bytes,
+        /// What the device has.
+        limit: Bytes,
+    },
+}
+
+/// Who waits for whom when nothing moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitGraph {
+    /// One edge for each rank that waits for another.
+    pub edges: Vec<WaitEdge>,
+    /// Ranks that wait for each other in a circle, with the op at which each stands.
+    pub cycles: Vec<Vec<(Rank, OpId)>>,
+}
+
+/// `op` of `rank` waits for `on_op` of `on_rank`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitEdge {
+    /// Who waits.
+    pub rank: Rank,
+    /// At which op.
+    pub op: OpId,
+    /// For whom.
+    pub on_rank: Rank,
+    /// For which op of theirs; `None` if they never issue it.
+    pub on_op: Option<OpId>,
+    /// Why.
+    pub why: Wait,
+}
+
+impl Outcome {
+    /// Its word in reports.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Deadlocked(_) => "deadlocked",
+            Self::OutOfMemory { .. } => "out-of-memory",
+        }
+    }
+}
+
+impl Trace {
+    /// An empty record for `program`.
+    #[must_use]
+    pub fn new(program: &Program, clock: Clock) -> Self {
+        let ops = program.ops();
+        Self {
+            clock,
+            events: Vec::new(),
+            outcome: Outcome::Completed,
+            times: vec![Times::default(); ops],
+            event_of: vec![None; ops],
+            last_wait: vec![None; ops],
+        }
+    }
+
+    /// When `op` ran; `None` if it never started.
+    #[must_use]
+    pub fn times(&self, op: OpId) -> Option<Times> {
+        self.event_of[op.index()].map(|_| self.times[op.index()])
+    }
+
+    /// The event that started `op`, from 1; `None` if it never started.
+    #[must_use]
+    pub fn event_of(&self, op: OpId) -> Option<usize> {
+        self.event_of[op.index()].map(|event| event.get() as usize)
+    }
+
+    /// What `op` waited for last before it started, or what it still waits for; `None` if it never waited.
+    #[must_use]
+    pub fn last_wait(&self, op: OpId) -> Option<Wait> {
+        self.last_wait[op.index()]
+    }
+
+    /// The end of the last op of training step `step`.
+    #[must_use]
+    pub fn step_end(&self, program: &Program, step: u32) -> Ticks {
+        let of_step = program.all().filter(|&op| program.op(op).origin.step == step);
+        of_step.filter_map(|op| self.times(op)).map(|times| times.end).max().unwrap_or_default()
+    }
+
+    /// The end of the last op.
+    #[must_use]
+    pub fn end(&self) -> Ticks {
+        self.times.iter().map(|times| times.end).max().unwrap_or_default()
+    }
+
+    /// Records that `op` waits.
+    pub fn waits(&mut self, op: OpId, wait: Wait) {
+        self.last_wait[op.index()] = Some(wait);
+    }
+
+    /// Records that `op` is ready as far as its own rank is concerned.
+    pub fn posted(&mut self, op: OpId, time: Ticks) {
+        self.times[op.index()].posted = time;
+    }
+
+    /// Records an event that starts at `time`.
+    pub fn event(&mut self, op: OpId, time: Ticks) {
+        self.events.push(Event { time, op });
+    }
+
+    /// Records that the latest event starts `op`, which will end at `end`.
+    pub fn starts(&mut self, op: OpId, start: Ticks, end: Ticks) {
+        let event = u32::try_from(self.events.len()).expect("fewer than 2^32 events");
+        self.event_of[op.index()] = NonZeroU32::new(event);
+        let times = &mut self.times[op.index()];
+        (times.start, times.end) = (start, end);
+    }
+}

@@ -1,0 +1,3 @@
+//! Programs run: makespans, peaks, and equality with one device.
+
+mod smoke;
