@@ -1,4 +1,7 @@
 //! One binary for all integration tests.
 
+mod support;
+
 mod engine;
+mod scenarios;
 mod tidy;

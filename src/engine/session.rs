@@ -24,10 +24,8 @@ pub use super::kernels::tensors;
 pub struct Session {
     trace: Trace,
     world: World,
-    /// Events that have happened in `world`.
-    position: usize,
-    /// Worlds on the way, with their positions, in order; the first is the start.
-    checkpoints: Vec<(usize, World)>,
+    /// Worlds on the way, in order; the first is the start.
+    checkpoints: Vec<World>,
 }
 
 /// Whether a run computes.
@@ -96,19 +94,15 @@ impl Session {
         on_end: OnEnd,
     ) -> Result<Self> {
         let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
-        let mut checkpoints = vec![(0, world.clone())];
-        let mut position = 0;
+        let mut checkpoints = vec![world.clone()];
         let every = (world.machine.program.ops() / CHECKPOINTS).max(8);
         while step(&mut world, &mut trace, on_end)? {
-            position += 1;
-            if position % every == 0 {
-                checkpoints.push((position, world.clone()));
+            if world.events.is_multiple_of(every) {
+                checkpoints.push(world.clone());
             }
         }
-        // The event that did not fit in memory is the last of the trace.
-        position = trace.events.len();
         trace.outcome = outcome(&world);
-        Ok(Self { trace, world, position, checkpoints })
+        Ok(Self { trace, world, checkpoints })
     }
 
     /// The program.
@@ -126,7 +120,7 @@ impl Session {
     /// How many events have happened at the present position.
     #[must_use]
     pub fn position(&self) -> usize {
-        self.position
+        self.world.events
     }
 
     /// What the ranks hold at the present position.
@@ -165,21 +159,19 @@ impl Session {
     /// If a kernel fails; it did not when the run was recorded.
     pub fn seek(&mut self, position: usize) -> Result<()> {
         let position = position.min(self.trace.events.len());
-        if position < self.position || self.nearest(position).0 > self.position {
-            let (at, world) = self.nearest(position);
-            (self.position, self.world) = (at, world.clone());
+        let nearest = self.nearest(position);
+        if position < self.position() || nearest.events > self.position() {
+            self.world = nearest.clone();
         }
-        while self.position < position {
+        while self.position() < position {
             step(&mut self.world, &mut self.trace, &mut |_, _| {})?;
-            self.position += 1;
         }
         Ok(())
     }
 
-    fn nearest(&self, position: usize) -> (usize, &World) {
-        let behind = self.checkpoints.partition_point(|(at, _)| *at <= position);
-        let (at, world) = &self.checkpoints[behind - 1];
-        (*at, world)
+    fn nearest(&self, position: usize) -> &World {
+        let behind = self.checkpoints.partition_point(|world| world.events <= position);
+        &self.checkpoints[behind - 1]
     }
 
     /// Goes on until an event meets one of `stops`, or to the end; whether one did. The event has happened then.
@@ -187,7 +179,7 @@ impl Session {
     /// # Errors
     /// As [`Self::seek`].
     pub fn run_until(&mut self, stops: &[Stop]) -> Result<bool> {
-        let found = (self.position..self.trace.events.len()).find(|&event| self.meets(stops, event));
+        let found = (self.position()..self.trace.events.len()).find(|&event| self.meets(stops, event));
         self.seek(found.map_or(usize::MAX, |event| event + 1))?;
         Ok(found.is_some())
     }
@@ -197,7 +189,7 @@ impl Session {
     /// # Errors
     /// As [`Self::seek`].
     pub fn run_back_until(&mut self, stops: &[Stop]) -> Result<bool> {
-        let before = self.position.saturating_sub(1);
+        let before = self.position().saturating_sub(1);
         let found = (0..before).rfind(|&event| self.meets(stops, event));
         self.seek(found.map_or(0, |event| event + 1))?;
         Ok(found.is_some())

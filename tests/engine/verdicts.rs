@@ -7,9 +7,8 @@ use crate::support::{SMALL, head_of, run};
 
 /// Runs the small model for five steps with these settings, and compares the verdict's word.
 fn check(data: usize, pipeline: usize, settings: &str, expected: &[&str]) {
-    let text = format!(
-        "{SMALL}[batch]\nmicro_batches = 3\nsteps = 5\n[parallel]\ndata = {data}\npipeline = {pipeline}\n{settings}"
-    );
+    let text =
+        format!("{SMALL}[batch]\nmicro_batches = 3\nsteps = 5\n[parallel]\ndata = {data}\npipeline = {pipeline}\n{settings}");
     let run = run(&text);
     assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
     assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
@@ -30,7 +29,8 @@ fn pipelines_equal_one_device_bit_for_bit() {
 fn data_parallel_sums_drift_no_more_than_they_may() {
     for (data, pipeline) in [(2, 1), (4, 1), (8, 1), (2, 2), (3, 2), (2, 4)] {
         for all_reduce in ["ring", "tree", "star"] {
-            let settings = format!("[data_parallel]\nall_reduce = \"{all_reduce}\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\n");
+            let settings =
+                format!("[data_parallel]\nall_reduce = \"{all_reduce}\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\n");
             check(data, pipeline, &settings, &["equal", "expected-drift"]);
         }
     }
@@ -51,7 +51,8 @@ fn double_precision_stays_close() {
 /// A trouble that spoils the numbers is wrong, at the op that it met.
 #[track_caller]
 fn check_wrong(mesh: &str, trouble: &str, op: &str, step: u32) {
-    let text = format!("{SMALL}[batch]\nmicro_batches = 3\nsteps = 3\n[parallel]\n{mesh}\n[[trouble]]\nkind = \"skip-op\"\n{trouble}");
+    let text =
+        format!("{SMALL}[batch]\nmicro_batches = 3\nsteps = 3\n[parallel]\n{mesh}\n[[trouble]]\nkind = \"skip-op\"\n{trouble}");
     let run = run(&text);
     let Verdict::Wrong { first_difference, max_abs_diff } = &run.verdict else { panic!("{:?} for\n{text}", run.verdict) };
     assert_eq!((head_of(&run, first_difference.op).as_str(), first_difference.step), (op, step), "{text}");
