@@ -90,16 +90,18 @@ fn activation_elements(training: &Training) -> f64 {
     per_micro_batch * float(training.batch.micro_batches as usize) * float(training.mesh.size(Axis::Data))
 }
 
-/// An upper bound: compute per block, both ends of every message, the steps of every bucket's all-reduce.
+/// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
+/// bucket's all-reduce.
 fn training_ops(training: &Training) -> f64 {
     let data = float(training.mesh.size(Axis::Data));
     let stages = float(training.stages());
-    let compute = 3.0 * (float(training.model.layers) + 2.0) + 4.0 * stages;
+    let parts = float(training.model.layers) + 2.0;
+    let micro_batch = 2.0 + 3.0 * parts + 4.0 * stages;
     let steps = f64::from(training.batch.steps);
     let buckets = buckets(training);
     let per_bucket =
         if training.mesh.size(Axis::Data) == 1 { 0.0 } else { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) };
-    steps * (data * compute * f64::from(training.batch.micro_batches) + per_bucket * buckets)
+    steps * (data * (micro_batch * f64::from(training.batch.micro_batches) + 4.0 * parts) + per_bucket * buckets)
 }
 
 /// No more buckets than parameter tensors, nor than full buckets and a rest per stage.
@@ -115,11 +117,11 @@ fn collective_ops(collective: &Collective) -> f64 {
     all_reduce_ops(collective.algorithm, float(collective.ranks), float(collective.chunks))
 }
 
-/// Both ends of each message, and the sums.
+/// Both ends of each message, and each rank's packing and unpacking.
 fn all_reduce_ops(algorithm: AllReduce, ranks: f64, chunks: f64) -> f64 {
     match algorithm {
-        AllReduce::Ring => 2.0 * (ranks - 1.0) * ranks * 2.0,
-        AllReduce::Tree | AllReduce::Star => 2.0 * (ranks - 1.0) * chunks * 2.0,
+        AllReduce::Ring => 2.0 * (ranks - 1.0) * ranks * 2.0 + 3.0 * ranks,
+        AllReduce::Tree | AllReduce::Star => 2.0 * (ranks - 1.0) * chunks * 2.0 + 3.0 * ranks,
     }
 }
 

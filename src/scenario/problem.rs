@@ -81,7 +81,7 @@ impl Problems {
         Self::new(vec![Source { name: name.to_owned(), text: String::new() }], vec![problem])
     }
 
-    /// The problems as text for a terminal, `width` columns wide; with colours if `coloured`.
+    /// The problems as text for a terminal, `width` columns wide, without a last line break; with colours if `coloured`.
     #[must_use]
     pub fn render(&self, coloured: bool, width: usize) -> String {
         let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
@@ -90,7 +90,7 @@ impl Problems {
         if self.total > self.list.len() {
             blocks.push(format!("and {} more problems", self.total - self.list.len()));
         }
-        blocks.join("\n\n") + "\n"
+        blocks.join("\n\n")
     }
 
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
