@@ -3,5 +3,6 @@
 mod support;
 
 mod engine;
+mod numerics;
 mod scenarios;
 mod tidy;
