@@ -1,4 +1,9 @@
 //! One binary for all integration tests.
 
+mod support;
+
 mod engine;
 mod lessons;
+mod numerics;
+mod scenarios;
+mod tidy;

@@ -4,6 +4,7 @@ mod content;
 mod find;
 mod format;
 mod own;
+mod runs;
 mod wrap;
 
 use ranklab::teach::Library;
