@@ -4,3 +4,4 @@
 //! The rooms stand in the order of the data. A room may name only the rooms above it (`tests/tidy.rs` enforces it).
 
 pub mod base;
+pub mod tui;
