@@ -1,1 +1,5 @@
 //! One binary for all integration tests.
+
+#[cfg(unix)]
+mod pty;
+mod screens;

@@ -193,11 +193,11 @@ pub const TABLE: &[Binding] = &[
         .hint("event")
         .run(),
     bind(Command::PreviousEvent, &["S"], "step-back", "previous event of any rank").run(),
-    bind(Command::Continue, &["c"], "continue", "run to the next breakpoint or the end")
+    bind(Command::Continue, &["c"], "continue", "run to a breakpoint or the end")
         .pair(Command::Reverse, "continue / reverse-continue")
         .hint("cont")
         .run(),
-    bind(Command::Reverse, &["C"], "reverse", "run back to the breakpoint before, or the start").run(),
+    bind(Command::Reverse, &["C"], "reverse", "run back to a breakpoint or the start").run(),
     bind(Command::RunToCursor, &["t"], "to-cursor", "run to the cursor").hint("to cursor").run(),
     bind(Command::Rewind, &["r"], "rewind", "rewind to the start").pair(Command::Rerun, "rewind / run again").run(),
     bind(Command::Rerun, &["R"], "rerun", "run the scenario again").run(),
@@ -205,7 +205,10 @@ pub const TABLE: &[Binding] = &[
         .pair(Command::ListBreaks, "toggle a breakpoint / list them")
         .run(),
     bind(Command::ListBreaks, &["B"], "breaks", "list the breakpoints").run(),
-    bind(Command::Down, &["j", "Down"], "down", "cursor down").pair(Command::Up, "cursor down / up").moves_anywhere(),
+    bind(Command::Down, &["j", "Down"], "down", "cursor down")
+        .pair(Command::Up, "cursor down / up")
+        .hint("move")
+        .moves_anywhere(),
     bind(Command::Up, &["k", "Up"], "up", "cursor up").moves_anywhere(),
     bind(Command::Left, &["h", "Left"], "left", "cursor left").pair(Command::Right, "cursor left / right").moves(),
     bind(Command::Right, &["l", "Right"], "right", "cursor right").moves(),
@@ -217,7 +220,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::ZoomIn, &["+", "="], "zoom-in", "zoom in").pair(Command::ZoomOut, "zoom in / out").hint("zoom").moves(),
     bind(Command::ZoomOut, &["-"], "zoom-out", "zoom out").moves(),
     bind(Command::ZoomFit, &["0"], "fit", "show the whole run")
-        .pair(Command::ZoomSelection, "zoom to the whole run / to the selection")
+        .pair(Command::ZoomSelection, "zoom to the run / to the selection")
         .moves(),
     bind(Command::ZoomSelection, &["Z"], "zoom-selection", "zoom to the selection").moves(),
     bind(Command::NextInLane, &["."], "next-in-lane", "next span in this lane")
@@ -238,10 +241,10 @@ pub const TABLE: &[Binding] = &[
     bind(Command::GoToRank, &["g r"], "rank", "go to a rank").moves(),
     bind(Command::GoToBubble, &["g b"], "bubble", "go to the next bubble").moves(),
     bind(Command::GoToWait, &["g w"], "wait", "go to the next wait").moves(),
-    bind(Command::SetMark, &["m"], "mark", "set a mark, named by the next key")
-        .pair(Command::GoToMark, "set / go to a mark, named by the next key")
+    bind(Command::SetMark, &["m"], "mark", "set a mark (the next key names it)")
+        .pair(Command::GoToMark, "set / go to a mark (next key names it)")
         .moves(),
-    bind(Command::GoToMark, &["'"], "to-mark", "go to a mark, named by the next key").moves(),
+    bind(Command::GoToMark, &["'"], "to-mark", "go to a mark (the next key names it)").moves(),
     bind(Command::Find, &["/"], "find", "find a rank, an op, a text").moves(),
     bind(Command::NextPage, &["]"], "page", "next page of the lesson")
         .pair(Command::PreviousPage, "next / previous page of the lesson")
@@ -261,16 +264,16 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Show(View::Waits), &["7"], "view-waits", "who waits for whom").page(),
     bind(Command::Knobs, &["o"], "knobs", "turn the scenario's knobs").page(),
     bind(Command::Copy, &["y"], "copy", "copy the focused pane as text").out(),
-    bind(Command::Export, &["e"], "export", "export the run: svg, perfetto, json, text, csv").out(),
+    bind(Command::Export, &["e"], "export", "export svg, perfetto, json, text, csv").out(),
     bind(Command::Palette, &[":"], "commands", "run a command by its name").hint("cmd"),
     bind(Command::Help, &["?", "F1"], "help", "this page"),
-    bind(Command::Theme, &["T"], "theme", "next theme: dark, light, ansi16, mono"),
+    bind(Command::Theme, &["T"], "theme", "theme: dark, light, ansi16, mono"),
     bind(Command::Redraw, &["C-l"], "redraw", "draw everything again"),
     bind(Command::Suspend, &["C-z"], "suspend", "suspend; fg continues"),
-    bind(Command::Back, &["q"], "quit", "back; at the top: quit").hint("quit"),
-    bind(Command::QuitKeepingFrame, &["Q"], "quit-keep", "quit and leave the picture in the shell"),
+    bind(Command::Back, &["q"], "quit", "back; at the top: quit").hint("back"),
+    bind(Command::QuitKeepingFrame, &["Q"], "quit-keep", "quit, leave the picture in the shell"),
     bind(Command::Interrupt, &["C-c"], "interrupt", "stop what runs, or quit"),
-    bind(Command::Crash, &[], "crash", "panic, to see that the terminal recovers"),
+    bind(Command::Crash, &[], "crash", "panic: does the terminal recover?"),
 ];
 
 /// The line of a command.
@@ -320,7 +323,10 @@ mod tests {
             }
             assert_eq!(names.insert(binding.name, binding.command), None, "two commands are named {}", binding.name);
             assert!(!binding.help.is_empty() && !binding.hint.is_empty(), "{} says nothing of itself", binding.name);
-            assert!(binding.help.len() <= 56, "{}: the help page has no room for so many words", binding.name);
+            let words = [Some(binding.help), binding.pair.map(|pair| pair.1)];
+            for words in words.into_iter().flatten() {
+                assert!(words.len() <= 38, "{}: the help page has no room for so many words", binding.name);
+            }
         }
         for prefix in meanings.keys().filter_map(|keys| keys.split_once(' ')).map(|(prefix, _)| prefix) {
             assert!(!meanings.contains_key(prefix), "{prefix} is a prefix and a command");

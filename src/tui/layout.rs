@@ -159,7 +159,7 @@ fn lesson_beside_picture(model: &Model, class: Class, body: Rect) -> Vec<Placed>
     let text = rest.left(if class >= Class::Larger { 52 } else { 42 });
     let wanted = timeline::wanted_height(model.run.picture.rows.len());
     let timeline = rest.top(wanted.saturating_add(2).min(body.height.saturating_sub(10)).max(body.height / 2));
-    let held = rest.left(rest.0.width / 2);
+    let held = rest.left(rest.0.width / 2 + 2);
     vec![framed(Pane::Text, text), framed(Pane::Timeline, timeline), framed(Pane::Held, held), framed(Pane::Selected, rest.0)]
 }
 

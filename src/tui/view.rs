@@ -56,7 +56,7 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
         Pane::Timeline => timeline::draw(model, &mut inside),
         Pane::Held => {
             held::draw(model, &mut inside);
-            "Activations held  micro-batches over the whole run".to_owned()
+            held::title(model)
         }
         Pane::Selected => {
             selected::draw(model, &mut inside);

@@ -32,15 +32,15 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
 
 /// The views and their keys, the present one in brackets.
 pub fn tabs(model: &Model, class: Class, pen: &mut Pen<'_>) {
-    let mut x = 0;
+    let mut x = 1;
     for (index, view) in View::OF_A_RUN.into_iter().enumerate() {
         let (long, short) = view.names();
         let key = index + 1;
         let name = if class >= Class::Large { format!("{key} {long}") } else { format!("{key}{short}") };
         if view == model.view {
-            x = pen.say(x, 0, &format!(" [{name}]"), Role::Strong);
+            x = pen.say(x, 0, &format!("[{name}]"), Role::Strong);
         } else {
-            x = pen.say(x, 0, &format!("  {name} "), Role::Quiet);
+            x = pen.say(x, 0, &format!(" {name} "), Role::Quiet);
         }
     }
     let hints = if class >= Class::Large {
@@ -143,8 +143,12 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     if layout.message.height == 0 && !model.message.is_empty() {
         return message(model, pen);
     }
-    let last = [Command::Help, Command::Back];
-    let reserved: u16 = last.map(|command| width_of(&item(commands::binding(command)).join(" ")) + 2).iter().sum();
+    let [help, [back, mut out]] = [Command::Help, Command::Back].map(|command| item(commands::binding(command)));
+    if model.view == View::Lessons {
+        "quit".clone_into(&mut out);
+    }
+    let last = [help, [back, out]];
+    let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
     for &command in footer(model.view, pane) {
@@ -154,8 +158,7 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
         }
         x = key_and_word(pen, x, &key, &word);
     }
-    for command in last {
-        let [key, word] = item(commands::binding(command));
+    for [key, word] in last {
         x = key_and_word(pen, x, &key, &word);
     }
 }

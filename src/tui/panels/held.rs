@@ -1,48 +1,58 @@
 //! Micro-batches that each rank holds: one digit a column, the whole run from left to right.
 
+use ratatui::layout::Rect;
+
+use super::timeline;
 use crate::tui::axis::Window;
+use crate::tui::layout::{Class, Layout};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
+use crate::tui::update::timeline::window;
 
 /// A step function: (tick, count from it on), in order.
 type Steps = [(u64, u32)];
 
-/// One line a rank, with a blank line between where there is room; the peaks on the right.
+/// The pane's title: the peaks.
+#[must_use]
+pub fn title(model: &Model) -> String {
+    let peaks = model.run.held.iter().enumerate().map(|(rank, steps)| format!("  r{rank} {}", peak(steps)));
+    format!("Activations held  peak{}", peaks.collect::<String>())
+}
+
+/// One line a rank, with a blank line between where there is room. Where the timeline stands above, in the same width, the
+/// digits stand below its columns; elsewhere they show the whole run.
 pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let held = &*model.run.held;
-    let ranks = u16::try_from(held.len()).unwrap_or(u16::MAX);
-    let apart: u16 = if ranks.saturating_mul(2).saturating_add(1) <= pen.height() { 2 } else { 1 };
-    let right = pen.width().saturating_sub(9);
-    for (y, (rank, steps)) in (0..pen.height()).step_by(usize::from(apart)).zip(held.iter().enumerate()) {
+    let picture = &*model.run.picture;
+    let below_timeline = Layout::of(model).class < Class::Large;
+    let left = if below_timeline { timeline::label_width(picture) } else { 5 };
+    let width = pen.width().saturating_sub(left);
+    let axis = if below_timeline { window(model, width) } else { Window::fit(picture.clock, picture.end, width) };
+    let lines = u16::try_from(held.len()).unwrap_or(u16::MAX);
+    let apart = if lines.saturating_mul(2) <= pen.height() + 1 { 2 } else { 1 };
+    for (y, (rank, steps)) in (0..pen.height()).step_by(apart).zip(held.iter().enumerate()) {
         let selected = u32::try_from(rank) == Ok(model.focus_rank());
         let name = format!("{}r{rank}", if selected { '>' } else { ' ' });
-        let x = pen.say(0, y, &name, if selected { Role::Strong } else { Role::Text }).max(4);
-        pen.put(x, y, pen.tier.bar(), pen.theme.style(Role::Frame));
-        digits(model, steps, x + 1, right, y, pen);
-        let peak = steps.iter().map(|step| step.1).max().unwrap_or(0);
-        pen.say_right(right, y, 0, &format!("peak {peak}"), Role::Quiet);
-    }
-    let note = "digit = micro-batches held, + is ten or more";
-    let below = ranks.saturating_mul(apart);
-    if below < pen.height() {
-        pen.say(0, pen.height().saturating_sub(1), note, Role::Quiet);
+        pen.say(0, y, &name, if selected { Role::Strong } else { Role::Text });
+        pen.put(left - 1, y, pen.tier.bar(), pen.theme.style(Role::Frame));
+        digits(model, steps, &axis, &mut pen.part(Rect::new(left, y, width, 1)));
     }
 }
 
-fn digits(model: &Model, steps: &Steps, left: u16, right: u16, y: u16, pen: &mut Pen<'_>) {
-    let picture = &model.run.picture;
-    let width = right.saturating_sub(left + 1);
-    let window = Window::fit(picture.clock, picture.end, width);
-    let now = window.column(model.now.time.0);
-    for column in 0..width {
-        let (from, to) = (window.edge(column).tick, window.edge(column + 1).ceiling());
-        if from >= picture.end.0 {
+fn peak(steps: &Steps) -> u32 {
+    steps.iter().map(|step| step.1).max().unwrap_or(0)
+}
+
+fn digits(model: &Model, steps: &Steps, axis: &Window, pen: &mut Pen<'_>) {
+    let now = axis.column(model.now.time.0);
+    for column in 0..pen.width() {
+        let (from, to) = (axis.edge(column).tick, axis.edge(column + 1).ceiling());
+        if from >= model.run.picture.end.0 {
             break;
         }
-        let here = i64::from(column) == now;
-        let role = if here { Role::Selected } else { Role::Text };
-        pen.put(left + column, y, glyph(most(steps, from, to)), pen.theme.style(role));
+        let role = if i64::from(column) == now { Role::Selected } else { Role::Text };
+        pen.put(column, 0, glyph(most(steps, from, to)), pen.theme.style(role));
     }
 }
 

@@ -25,19 +25,21 @@ pub fn draw(model: &Model, filter: &str, scroll: usize, pen: &mut Pen<'_>) {
     let lines = lines(model, filter);
     let columns = if inside.width() >= 100 && filter.is_empty() { 2 } else { 1 };
     let column_width = inside.width() / columns;
-    let shown = usize::from(body);
-    let total = lines.len().div_ceil(usize::from(columns)).max(shown);
-    let scroll = scroll.min(total.saturating_sub(shown));
-    let height = lines.len().div_ceil(usize::from(columns));
-    for column in 0..columns {
-        let from = usize::from(column) * height;
-        let until = (from + height).min(lines.len());
-        let mut part = inside.part(Rect::new(column * column_width, 0, column_width, body));
-        for (y, line) in (0..body).zip(lines[from.min(until)..until].iter().skip(scroll)) {
-            draw_line(line, y, &mut part);
+    let parts = if columns == 2 { lines.split_at(middle(&lines)) } else { (lines.as_slice(), [].as_slice()) };
+    let scroll = scroll.min(parts.0.len().max(parts.1.len()).saturating_sub(usize::from(body)));
+    for (column, part) in (0..).zip([parts.0, parts.1]) {
+        let mut place = inside.part(Rect::new(column * column_width, 0, column_width, body));
+        for (y, line) in (0..body).zip(part.iter().skip(scroll)) {
+            draw_line(line, y, &mut place);
         }
     }
     glyphs(&mut inside.part(Rect::new(0, body, width, legend)));
+}
+
+/// The beginning of the group that is nearest to the middle.
+fn middle(lines: &[Line]) -> usize {
+    let headings = (1..lines.len()).filter(|&place| matches!(lines[place], Line::Heading(_)));
+    headings.min_by_key(|&place| place.abs_diff(lines.len().div_ceil(2))).unwrap_or(lines.len())
 }
 
 fn draw_line(line: &Line, y: u16, pen: &mut Pen<'_>) {
@@ -74,7 +76,7 @@ fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
         return None;
     }
     let (keys, help) = match line.pair {
-        Some((other, help)) => (format!("{} {}", line.keys.join(" "), commands::binding(other).keys.join(" ")), help),
+        Some((other, help)) => (format!("{}  {}", line.shown_key(), commands::binding(other).shown_key()), help),
         None => (line.keys.join("  "), line.help),
     };
     let matches = |text: &str| text.to_lowercase().contains(&filter.to_lowercase());

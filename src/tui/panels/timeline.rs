@@ -51,7 +51,7 @@ pub fn wanted_height(rows: usize) -> u16 {
 /// The lanes that fit into `height` lines.
 #[must_use]
 pub fn lane_count(height: u16) -> usize {
-    let below = if height > AROUND + BELOW + 4 { BELOW } else { 0 };
+    let below = if height >= AROUND + BELOW + 4 { BELOW } else { 0 };
     usize::from(height.saturating_sub(AROUND + below))
 }
 
@@ -62,7 +62,8 @@ pub fn axis_width(picture: &Picture, width: u16) -> u16 {
 }
 
 /// The marker, the longest name, the upright line.
-fn label_width(picture: &Picture) -> u16 {
+#[must_use]
+pub fn label_width(picture: &Picture) -> u16 {
     let digits = picture.ranks.saturating_sub(1).checked_ilog10().unwrap_or(0);
     9 + u16::try_from(digits).unwrap_or(0)
 }
@@ -124,8 +125,9 @@ fn ruler(picture: &Picture, window: &Window, left: u16, pen: &mut Pen<'_>) {
     let last = window.start.saturating_add(window.length(width)).min(picture.end.0);
     let mut time = window.start.div_ceil(step).saturating_mul(step);
     while time <= last {
-        if let Some(column) = window.visible(time, width) {
-            pen.say(left + column, 0, &in_unit(time, unit), Role::Quiet);
+        let number = in_unit(time, unit);
+        if let Some(column) = window.visible(time, width).filter(|&column| column + width_of(&number) <= width) {
+            pen.say(left + column, 0, &number, Role::Quiet);
         }
         let Some(next) = time.checked_add(step) else { break };
         time = next;

@@ -42,6 +42,8 @@ fn answer(model: &mut Model) {
     let asks = lesson.document.pages.get(lesson.page).is_some_and(super::super::lesson::Page::asks);
     if asks && !lesson.answered.remove(&lesson.page) {
         lesson.answered.insert(lesson.page);
+        // The answer stands at the end of the page.
+        model.lesson.scroll = text::lines_below(model);
     }
 }
 
