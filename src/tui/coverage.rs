@@ -74,61 +74,86 @@ impl RowCoverage {
         Self { totals }
     }
 
-    /// What lies before `tick`.
-    fn before(&self, spans: &[Span], tick: u64) -> Totals {
-        let started = spans.partition_point(|span| span.start < tick);
+    /// What lies before `tick`, before which the first `started` spans start.
+    fn before(&self, spans: &[Span], started: usize, tick: u64) -> Totals {
         let mut sum = self.totals.get(started / STRIDE).copied().unwrap_or_default();
-        spans[started / STRIDE * STRIDE..started].iter().for_each(|span| sum.add(span, tick));
-        // A span in an earlier stride may still run at `tick` only if it is the last one started: then it is the last
-        // of its stride, and no later one of this stride was added.
+        for span in &spans[started / STRIDE * STRIDE..started] {
+            sum.add(span, tick);
+        }
+        // Only the last span that started can still run at `tick`; if it is the last of its stride it was added whole.
         if started > 0 && started.is_multiple_of(STRIDE) {
             sum.cut(&spans[started - 1], tick);
         }
         sum
     }
 
-    /// What lies before `edge`, in parts of a tick.
-    fn before_edge(&self, spans: &[Span], edge: Edge, parts: u64) -> Totals {
-        let mut sum = self.before(spans, edge.tick);
-        sum.ticks.iter_mut().for_each(|ticks| *ticks *= parts);
-        if edge.part > 0 {
-            // Within one tick nothing changes, so that what covers it grows evenly.
-            let here = self.before(spans, edge.tick + 1).since(&self.before(spans, edge.tick));
-            for (sum, here) in sum.ticks.iter_mut().zip(here.ticks) {
-                *sum += here * edge.part;
-            }
-            for (sum, here) in sum.instants.iter_mut().zip(here.instants) {
-                *sum += here;
-            }
+    /// What lies before `edge`, in parts of a tick; the first `started` spans start before it.
+    fn before_edge(&self, spans: &[Span], started: usize, edge: Edge, parts: u64) -> Totals {
+        if edge.part == 0 {
+            return self.before(spans, started, edge.tick).times(parts);
         }
-        sum
+        // Within one tick nothing changes, so that what covers it grows evenly.
+        let begun = spans[..started].iter().rev().take_while(|span| span.start >= edge.tick).count();
+        let sum = self.before(spans, started - begun, edge.tick);
+        let here = self.before(spans, started, edge.tick + 1).since(&sum);
+        sum.times(parts).plus(&here, edge.part)
     }
 
     /// What each of the first `width` columns of `window` shows.
     pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
-        (0..width).map(move |column| {
-            let (from, to) = (window.edge(column), window.edge(column + 1));
-            let touching = touching(spans, from, to);
-            if touching.len() <= FEW {
-                return few(touching, from, to, window);
-            }
-            let parts = window.scale.columns;
-            let within = self.before_edge(spans, to, parts).since(&self.before_edge(spans, from, parts));
-            many(touching.len(), &within, window.scale.ticks)
+        let parts = window.scale.columns;
+        let first = window.edge(0);
+        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start < first.ceiling()), before: None };
+        (1..=width).map(move |column| {
+            let edge = window.edge(column);
+            let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
+            let touching = touching(spans, &left, &right);
+            let shown = if touching.len() <= FEW {
+                few(touching, left.edge, right.edge, window)
+            } else {
+                let within = right.totals(self, spans, parts).since(&left.totals(self, spans, parts));
+                many(touching.len(), &within, window.scale.ticks)
+            };
+            left = right;
+            shown
         })
     }
 }
 
+/// An edge between two columns of a row. The totals before it are worked out when they are asked for, and once.
+struct Border {
+    edge: Edge,
+    /// Spans that start before it.
+    started: usize,
+    before: Option<Totals>,
+}
+
+impl Border {
+    fn totals(&mut self, coverage: &RowCoverage, spans: &[Span], parts: u64) -> Totals {
+        *self.before.get_or_insert_with(|| coverage.before_edge(spans, self.started, self.edge, parts))
+    }
+}
+
+/// How many spans start before `tick`, if at least `from` do: looks near `from` first.
+fn gallop(spans: &[Span], from: usize, tick: u64) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while spans.get(low + step).is_some_and(|span| span.start < tick) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step + 1).min(spans.len());
+    low + spans[low..high].partition_point(|span| span.start < tick)
+}
+
+/// The spans that touch the stretch between two borders.
+fn touching<'a>(spans: &'a [Span], from: &Border, to: &Border) -> &'a [Span] {
+    let runs_on = |index: &usize| spans[*index].end > from.edge.tick;
+    let first = from.started.checked_sub(1).filter(runs_on).unwrap_or(from.started);
+    &spans[first..to.started]
+}
+
 /// Up to so many spans in a column the column shows one of them; above, it shows what prevails.
 const FEW: usize = 2;
-
-/// The spans that touch the stretch between two edges.
-fn touching(spans: &[Span], from: Edge, to: Edge) -> &[Span] {
-    let first = spans.partition_point(|span| span.start < from.ceiling());
-    let started = spans.partition_point(|span| span.start < to.ceiling());
-    let runs_on = |index: &usize| spans[*index].end > from.tick;
-    &spans[first.checked_sub(1).filter(runs_on).unwrap_or(first)..started.max(first)]
-}
 
 /// A span shows if it fills half of the column or lies wholly inside it, so that no op vanishes; ops before gaps.
 fn few(touching: &[Span], from: Edge, to: Edge, window: &Window) -> Column {
@@ -173,6 +198,23 @@ impl Totals {
     /// Takes away the part of `span` that lies after `tick`.
     fn cut(&mut self, span: &Span, tick: u64) {
         self.ticks[span.kind as usize] -= span.end.saturating_sub(tick);
+    }
+
+    fn times(mut self, factor: u64) -> Self {
+        for ticks in &mut self.ticks {
+            *ticks *= factor;
+        }
+        self
+    }
+
+    fn plus(mut self, more: &Self, times: u64) -> Self {
+        for (sum, more) in self.ticks.iter_mut().zip(more.ticks) {
+            *sum += more * times;
+        }
+        for (sum, more) in self.instants.iter_mut().zip(more.instants) {
+            *sum += more;
+        }
+        self
     }
 
     fn since(mut self, earlier: &Self) -> Self {
@@ -277,7 +319,11 @@ mod tests {
             let window = Window { start, scale: Scale { ticks, columns } };
             for column in 0..6 {
                 let (from, to) = (window.edge(column), window.edge(column + 1));
-                let within = coverage.before_edge(&row.spans, to, columns).since(&coverage.before_edge(&row.spans, from, columns));
+                let before = |edge: Edge| {
+                    let started = row.spans.partition_point(|span| span.start < edge.ceiling());
+                    coverage.before_edge(&row.spans, started, edge, columns)
+                };
+                let within = before(to).since(&before(from));
                 prop_assert!(within.ticks.iter().sum::<u64>() <= ticks, "no more than the column");
                 if (from.part, to.part) == (0, 0) {
                     let swept = sweep(&row.spans, from.tick, to.tick);

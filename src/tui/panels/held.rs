@@ -17,7 +17,7 @@ type Steps = [(u64, u32)];
 #[must_use]
 pub fn title(model: &Model) -> String {
     let peaks = model.run.held.iter().enumerate().map(|(rank, steps)| format!("  r{rank} {}", peak(steps)));
-    format!("Activations held  peak{}", peaks.collect::<String>())
+    format!("In flight  peak{}", peaks.collect::<String>())
 }
 
 /// One line a rank, with a blank line between where there is room. Where the timeline stands above, in the same width, the

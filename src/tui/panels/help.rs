@@ -17,10 +17,10 @@ enum Line {
 
 /// The page from line `scroll` on, with only the lines that contain `filter`.
 pub fn draw(model: &Model, filter: &str, scroll: usize, pen: &mut Pen<'_>) {
-    let (width, height) = (pen.width().saturating_sub(4).min(110), pen.height().saturating_sub(4));
+    let (width, height) = (pen.width().saturating_sub(4).min(110), pen.height().saturating_sub(2));
     let mut panel = centred(pen, width, height);
     let mut inside = panel.framed(&format!("Help  type to filter: {filter}_   Up and Down scroll, Esc closes"), true);
-    let legend = 4;
+    let legend = 3;
     let body = inside.height().saturating_sub(legend);
     let lines = lines(model, filter);
     let columns = if inside.width() >= 100 && filter.is_empty() { 2 } else { 1 };
