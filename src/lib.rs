@@ -11,3 +11,4 @@ pub mod compile;
 pub mod engine;
 pub mod lab;
 pub mod teach;
+pub mod tui;

@@ -5,5 +5,7 @@ mod support;
 mod engine;
 mod lessons;
 mod numerics;
+mod pty;
 mod scenarios;
+mod screens;
 mod tidy;
