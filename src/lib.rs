@@ -6,6 +6,7 @@
 pub mod base;
 pub mod compile;
 pub mod engine;
+pub mod observe;
 pub mod program;
 pub mod scenario;
 pub mod schedule;

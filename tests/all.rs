@@ -1,3 +1,4 @@
 //! One binary for all integration tests.
 
 mod engine;
+mod observe;
