@@ -5,6 +5,7 @@ mod support;
 mod engine;
 mod lessons;
 mod numerics;
+mod observe;
 mod pty;
 mod scenarios;
 mod screens;
