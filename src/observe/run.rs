@@ -1,5 +1,8 @@
 //! A run as observers see it: the program, what happened, and what made each op start when it did.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use crate::base::{Bytes, OpId, Ticks};
 use crate::program::links::Links;
 use crate::program::tables::COMPUTE;
@@ -13,16 +16,43 @@ pub struct Run<'a> {
     /// What happened.
     pub trace: &'a Trace,
     /// The ops' neighbours and partners.
-    pub links: Links,
+    pub links: Cow<'a, Links>,
     /// The end of each training step, as far as it ran.
-    pub step_ends: Vec<Ticks>,
+    pub step_ends: Cow<'a, [Ticks]>,
+}
+
+/// A run that owns what it is made of, for whoever keeps it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What the ranks were to do.
+    pub program: Arc<Program>,
+    /// What happened.
+    pub trace: Arc<Trace>,
+    links: Links,
+    step_ends: Vec<Ticks>,
+}
+
+impl Record {
+    /// Pairs `program` with the trace of one of its runs. Linear in the ops.
+    #[must_use]
+    pub fn new(program: Arc<Program>, trace: Arc<Trace>) -> Self {
+        let (links, step_ends) = (Links::new(&program), step_ends(&program, &trace));
+        Self { program, trace, links, step_ends }
+    }
+
+    /// The run, at no cost.
+    #[must_use]
+    pub fn run(&self) -> Run<'_> {
+        let (links, step_ends) = (Cow::Borrowed(&self.links), Cow::Borrowed(self.step_ends.as_slice()));
+        Run { program: &self.program, trace: &self.trace, links, step_ends }
+    }
 }
 
 impl<'a> Run<'a> {
     /// Pairs `program` with the trace of one of its runs. Linear in the ops.
     #[must_use]
     pub fn new(program: &'a Program, trace: &'a Trace) -> Self {
-        Self { program, trace, links: Links::new(program), step_ends: step_ends(program, trace) }
+        Self { program, trace, links: Cow::Owned(Links::new(program)), step_ends: Cow::Owned(step_ends(program, trace)) }
     }
 
     /// The end of the first step: the makespan.
@@ -35,7 +65,7 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn step_period(&self) -> Option<Ticks> {
         let complete = self.trace.outcome == crate::program::trace::Outcome::Completed;
-        match self.step_ends.as_slice() {
+        match &*self.step_ends {
             [.., before, last] if complete => Some(*last - *before),
             _ => None,
         }

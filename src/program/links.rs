@@ -8,7 +8,7 @@ use super::tables::Program;
 use crate::base::{CollectiveId, OpId};
 
 /// The neighbours and partners of every op.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Links {
     before: Vec<Option<Id>>,
     behind: Vec<Option<Id>>,

@@ -56,7 +56,12 @@ const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("2", "scenario.toml", &["collective.ranks=2"], "106.86 us, equal, most sent 1"),
     ("2", "scenario.toml", &["collective.ranks=8"], "197.51 us, equal, most sent 1.75"),
     ("2", "scenario.toml", &["collective.ranks=8", "collective.bytes=4096"], "14.73 us, equal, most sent 1.75"),
-    ("2", "scenario.toml", &["collective.ranks=8", "collective.bytes=4096", "collective.algorithm=tree"], "12.69 us, equal, most sent 3"),
+    (
+        "2",
+        "scenario.toml",
+        &["collective.ranks=8", "collective.bytes=4096", "collective.algorithm=tree"],
+        "12.69 us, equal, most sent 3",
+    ),
     ("4", "scenario.toml", &[], "5 buckets"),
     ("4", "scenario.toml", &["data_parallel.bucket_mib=25"], "1 buckets"),
     ("4", "scenario.toml", &["data_parallel.bucket_mib=0.1"], "8 buckets"),
@@ -103,12 +108,16 @@ fn facts(run: &Run) -> Vec<String> {
     let (program, trace) = (run.session.program(), run.session.trace());
     let mut facts = vec![trace.outcome.name().to_owned(), trace.clock.show(trace.step_end(program, 0))];
     if let Outcome::Deadlocked(graph) = &trace.outcome {
-        facts.extend(graph.cycles.iter().map(|cycle| cycle.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(" ")));
+        facts.extend(
+            graph.cycles.iter().map(|cycle| cycle.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(" ")),
+        );
         facts.extend(graph.edges.iter().map(|edge| format!("{} waits for {}", edge.rank, edge.on_rank)));
     }
     match &run.verdict {
         Verdict::Equal => facts.push("equal".to_owned()),
-        Verdict::Wrong { first_difference, .. } => facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()]),
+        Verdict::Wrong { first_difference, .. } => {
+            facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()])
+        }
         _ => {}
     }
     facts.extend(buckets(run));
