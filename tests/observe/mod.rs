@@ -3,3 +3,4 @@
 mod closed_forms;
 mod ledger;
 mod scenes;
+mod states;
