@@ -2,6 +2,7 @@
 
 pub mod blame;
 pub mod reference;
+mod report;
 pub mod snapshot;
 pub mod verdict;
 

@@ -12,6 +12,8 @@ pub mod model;
 pub mod panels;
 pub mod pen;
 pub mod picture;
+pub mod data;
+pub mod progress;
 pub mod run;
 pub mod theme;
 pub mod update;
