@@ -1,6 +1,8 @@
 //! One run as the screen shows it: made once by the worker, shared, never changed. Whatever a panel says about a position follows from
 //! the trace and the number of events that have happened; only tensors need the session.
 
+use std::collections::BTreeSet;
+
 use crate::base::units::Clock;
 use crate::base::{BufferId, Dtype, OpId, Rank, Ticks};
 use crate::lab;
@@ -11,6 +13,7 @@ use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::Program;
 
 use super::coverage::Coverage;
+use super::panels::prepared::{self, Prepared};
 use super::progress::Progress;
 
 /// A finished run with all that is drawn of it.
@@ -40,6 +43,8 @@ pub struct RunData {
     pub in_flight: Vec<Vec<(Ticks, u32)>>,
     /// Whether the run computed tensors.
     pub has_values: bool,
+    /// What the data panels need beside all this.
+    pub prepared: Prepared,
 }
 
 /// A row of the timeline.
@@ -75,6 +80,8 @@ pub struct PanelView<'a> {
     pub scroll: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
+    /// Events at which a continued run stops.
+    pub breaks: &'a BTreeSet<usize>,
     /// What the focus rank's buffers hold at `position`; `None` for shapes alone, and until the session has answered.
     pub values: Option<&'a Values>,
 }
@@ -121,12 +128,12 @@ impl RunData {
     #[must_use]
     pub fn new(run: &lab::Run) -> Self {
         let has_values = run.session.value(BufferId(0)).is_some();
-        Self::of_record(run.record(), run.given(), has_values)
+        Self::of_record(run.record(), run.given(), (has_values, prepared::Given::of(&run.scenario)))
     }
 
     /// The same from a record, and what is given beside it.
     #[must_use]
-    pub fn of_record(record: Record, given: crate::observe::report::Given, has_values: bool) -> Self {
+    pub fn of_record(record: Record, given: crate::observe::report::Given, (has_values, given_beside): (bool, prepared::Given)) -> Self {
         let run = record.run();
         let lanes = Lanes::new(&run);
         let ledger = Ledger::new(&run);
@@ -138,8 +145,9 @@ impl RunData {
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = in_flight(&run, &lanes);
+        let prepared = Prepared::new(&run, &lanes, &ledger, &metrics, given_beside);
         drop(run);
-        Self { title, record, lanes, rows, coverage, ledger, metrics, report, critical, progress, in_flight, has_values }
+        Self { prepared, title, record, lanes, rows, coverage, ledger, metrics, report, critical, progress, in_flight, has_values }
     }
 
     /// The run, as observers take it.
