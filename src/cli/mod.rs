@@ -9,6 +9,7 @@ mod failure;
 mod input;
 mod learn;
 mod list;
+mod machine;
 mod new;
 mod run;
 mod show;
