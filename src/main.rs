@@ -1,2 +1,2 @@
-//! The binary.
+//! The `ranklab` command.
 fn main() {}

@@ -1,3 +1,8 @@
 //! One binary for all integration tests.
 
+mod support;
+
 mod engine;
+mod numerics;
+mod scenarios;
+mod tidy;

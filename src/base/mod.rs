@@ -6,8 +6,9 @@ pub mod mesh;
 pub mod model;
 pub mod saved;
 pub mod settings;
+pub mod tables;
 pub mod units;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
-pub use settings::{AllReduce, Dtype, PointToPoint};
+pub use settings::{AllReduce, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Values};
 pub use units::{Bytes, Ticks};

@@ -3,6 +3,8 @@
 //! Shape letters, here and in the kernels: b micro-batch size, t sequence, h hidden, n heads, d head size, f feed-forward, v vocabulary.
 //! Linear weights are `[out, in]`, as in `torch.nn.Linear`: y = x W^T + bias.
 
+pub use super::settings::{Activation, Bias, Norm, Positions};
+
 /// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -34,44 +36,6 @@ pub struct Model {
     pub tied: bool,
     /// Probability of dropping an element.
     pub dropout: f64,
-}
-
-/// The feed-forward's non-linearity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.
-    Gelu,
-    /// SwiGLU (LLaMA): gate `[f,h]`, up `[f,h]`, down `[h,f]`.
-    Swiglu,
-}
-
-/// A normalisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Norm {
-    /// Layer norm with epsilon 1e-5.
-    Layer,
-    /// Root-mean-square norm with epsilon 1e-5, never with a bias.
-    Rms,
-}
-
-/// How a token knows its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// A learned embedding `[t,h]`, added to the token's.
-    Learned,
-    /// Rotary embedding of queries and keys, base 10,000, halves paired (i, i + d/2) as in LLaMA's Hugging Face code.
-    Rotary,
-}
-
-/// Which layers have a bias.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bias {
-    /// All linear layers and layer norms.
-    All,
-    /// All but the query, key and value projections.
-    NoQkv,
-    /// None.
-    None,
 }
 
 /// One parameter tensor.
@@ -124,7 +88,7 @@ impl Model {
         self.hidden / self.heads
     }
 
-    /// Rows of the query, key and value projections together: (heads + 2 kv_heads) d.
+    /// Rows of the query, key and value projections together: `(heads + 2 kv_heads) d`.
     #[must_use]
     pub fn qkv_rows(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_size()

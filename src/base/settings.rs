@@ -83,6 +83,58 @@ choices! {
 }
 
 choices! {
+    /// The feed-forward's non-linearity.
+    Activation {
+        /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.
+        Gelu = "gelu",
+        /// `SwiGLU` (LLaMA): gate `[f,h]`, up `[f,h]`, down `[h,f]`.
+        Swiglu = "swiglu",
+    }
+}
+
+choices! {
+    /// A normalisation.
+    Norm {
+        /// Layer norm with epsilon 1e-5.
+        Layer = "layer",
+        /// Root-mean-square norm with epsilon 1e-5, never with a bias.
+        Rms = "rms",
+    }
+}
+
+choices! {
+    /// How a token knows its place.
+    Positions {
+        /// A learned embedding `[t,h]`, added to the token's.
+        Learned = "learned",
+        /// Rotary embedding of queries and keys, base 10,000, halves paired (i, i + d/2) as in `transformers`.
+        Rotary = "rotary",
+    }
+}
+
+choices! {
+    /// Which layers have a bias.
+    Bias {
+        /// All linear layers and layer norms.
+        All = "all",
+        /// All but the query, key and value projections.
+        NoQkv = "no-qkv",
+        /// None.
+        None = "none",
+    }
+}
+
+choices! {
+    /// Where a run's values come from.
+    Values {
+        /// Every tensor holds numbers, and they are computed.
+        Real = "real",
+        /// Tensors have shapes alone: time, traffic and memory of models that fit no machine at hand.
+        Shape = "shape",
+    }
+}
+
+choices! {
     /// How parameters follow from gradients.
     #[derive(Default)]
     OptimizerKind {
@@ -91,6 +143,14 @@ choices! {
         Adamw = "adamw",
         /// Plain stochastic gradient descent.
         Sgd = "sgd",
+    }
+}
+
+choices! {
+    /// A collective operation.
+    CollectiveKind {
+        /// Every rank ends with the sum of all ranks' values.
+        AllReduce = "all-reduce",
     }
 }
 

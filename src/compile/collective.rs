@@ -9,7 +9,13 @@ use super::{Build, expand};
 
 /// What the kernels need to know: there is no model.
 pub(super) fn setting(scenario: &Scenario) -> Setting {
-    Setting { steps: 1, dtype: scenario.numerics.dtype, seed: scenario.seed, ..Setting::default() }
+    Setting {
+        steps: 1,
+        dtype: scenario.numerics.dtype,
+        initial: scenario.numerics.dtype,
+        seed: scenario.seed,
+        ..Setting::default()
+    }
 }
 
 /// Gives every rank its payload, cut into chunks, and one all-reduce of it.

@@ -116,6 +116,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
         steps: training.batch.steps,
         dtype: training.parameter_dtype,
+        initial: training.parameter_dtype,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),
         seed: scenario.seed,
         optimizer: training.optimizer,

@@ -3,6 +3,7 @@
 //! The engine does not know what pipeline parallelism is: it runs ops on buffers and streams, and a program written by hand runs the same way.
 
 mod apply;
+mod compare;
 pub mod cost;
 pub mod deadlock;
 pub mod kernels;
@@ -11,3 +12,5 @@ pub mod session;
 pub mod stepped;
 pub mod value;
 pub mod world;
+
+pub use candle_core::{Error, Result};

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::Result;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
 use super::link::Links;
@@ -11,11 +12,11 @@ use super::stepped::{OnEnd, step};
 use super::value::{Value, Values};
 use super::world::{Machine, State, World, blocked};
 use crate::base::hardware::Hardware;
-use crate::base::{BufferId, OpId, Rank};
+use crate::base::{BufferId, OpId, Rank, Ticks};
 use crate::program::memory::Memory;
-use crate::program::trace::Outcome;
+use crate::program::trace::{Event, Outcome};
 use crate::program::trouble::Trouble;
-use crate::program::{Program, Trace, Wait};
+use crate::program::{OpKind, Program, Trace, Wait, head};
 
 pub use super::kernels::tensors;
 
@@ -23,10 +24,8 @@ pub use super::kernels::tensors;
 pub struct Session {
     trace: Trace,
     world: World,
-    /// Events that have happened in `world`.
-    position: usize,
-    /// Worlds on the way, with their positions, in order; the first is the start.
-    checkpoints: Vec<(usize, World)>,
+    /// Worlds on the way, in order; the first is the start.
+    checkpoints: Vec<World>,
 }
 
 /// Whether a run computes.
@@ -36,6 +35,47 @@ pub enum Numbers {
     Shape,
     /// Real values on the CPU.
     Real,
+}
+
+/// Where a run is to stop. A breakpoint is one of these, too.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// When this much time has passed.
+    Time(Ticks),
+    /// When this op starts.
+    Op(OpId),
+    /// When any op of this rank starts.
+    Rank(Rank),
+    /// When an op of this micro-batch of a step starts.
+    MicroBatch(u32),
+    /// When an op of this rank, or of any, starts whose head begins with these words.
+    Head(Option<Rank>, String),
+}
+
+impl Stop {
+    /// Whether the run stops at `event`.
+    #[must_use]
+    pub fn meets(&self, program: &Program, links: &Links, event: Event) -> bool {
+        started(program, links, event.op).any(|op| match self {
+            Self::Time(time) => event.time >= *time,
+            Self::Op(wanted) => op == *wanted,
+            Self::Rank(rank) => program.rank_of(op) == *rank,
+            Self::MicroBatch(micro_batch) => program.op(op).origin.slot.is_some_and(|slot| slot.micro_batch == *micro_batch),
+            Self::Head(rank, words) => rank.is_none_or(|rank| program.rank_of(op) == rank) && head::begins(program, op, words),
+        })
+    }
+}
+
+/// The ops that the event of `op` starts: the op, both ends of its message, or all members of its collective.
+fn started<'a>(program: &'a Program, links: &'a Links, op: OpId) -> impl Iterator<Item = OpId> + 'a {
+    let members: &[OpId] = match program.kind(op) {
+        OpKind::Collective(collective) => links.members(collective),
+        _ => &[],
+    };
+    let buffered = program.kind(op).channel().is_some_and(|channel| program.channels[channel.index()].buffered);
+    let peer = if buffered { None } else { links.peer(op) };
+    let others = members.iter().copied().filter(move |&member| member != op);
+    std::iter::once(op).chain(peer).chain(others)
 }
 
 /// Checkpoints that a session keeps at most; a step back replays one part in so many of the run.
@@ -52,21 +92,17 @@ impl Session {
         trouble: &[Trouble],
         numbers: Numbers,
         on_end: OnEnd,
-    ) -> candle_core::Result<Self> {
+    ) -> Result<Self> {
         let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
-        let mut checkpoints = vec![(0, world.clone())];
-        let mut position = 0;
+        let mut checkpoints = vec![world.clone()];
         let every = (world.machine.program.ops() / CHECKPOINTS).max(8);
         while step(&mut world, &mut trace, on_end)? {
-            position += 1;
-            if position % every == 0 {
-                checkpoints.push((position, world.clone()));
+            if world.events.is_multiple_of(every) {
+                checkpoints.push(world.clone());
             }
         }
-        // The event that did not fit in memory is the last of the trace.
-        position = trace.events.len();
         trace.outcome = outcome(&world);
-        Ok(Self { trace, world, position, checkpoints })
+        Ok(Self { trace, world, checkpoints })
     }
 
     /// The program.
@@ -84,7 +120,7 @@ impl Session {
     /// How many events have happened at the present position.
     #[must_use]
     pub fn position(&self) -> usize {
-        self.position
+        self.world.events
     }
 
     /// What the ranks hold at the present position.
@@ -121,28 +157,47 @@ impl Session {
     ///
     /// # Errors
     /// If a kernel fails; it did not when the run was recorded.
-    pub fn seek(&mut self, position: usize) -> candle_core::Result<()> {
+    pub fn seek(&mut self, position: usize) -> Result<()> {
         let position = position.min(self.trace.events.len());
-        if position < self.position || self.nearest(position).0 > self.position {
-            let (at, world) = self.nearest(position);
-            (self.position, self.world) = (at, world.clone());
+        let nearest = self.nearest(position);
+        if position < self.position() || nearest.events > self.position() {
+            self.world = nearest.clone();
         }
-        while self.position < position {
+        while self.position() < position {
             step(&mut self.world, &mut self.trace, &mut |_, _| {})?;
-            self.position += 1;
         }
         Ok(())
     }
 
-    fn nearest(&self, position: usize) -> (usize, &World) {
-        let behind = self.checkpoints.partition_point(|(at, _)| *at <= position);
-        let (at, world) = &self.checkpoints[behind - 1];
-        (*at, world)
+    fn nearest(&self, position: usize) -> &World {
+        let behind = self.checkpoints.partition_point(|world| world.events <= position);
+        &self.checkpoints[behind - 1]
     }
 
-    /// The first event from `from` on that `stop` accepts.
-    pub fn find(&self, from: usize, stop: impl Fn(usize) -> bool) -> Option<usize> {
-        (from..self.trace.events.len()).find(|&event| stop(event))
+    /// Goes on until an event meets one of `stops`, or to the end; whether one did. The event has happened then.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn run_until(&mut self, stops: &[Stop]) -> Result<bool> {
+        let found = (self.position()..self.trace.events.len()).find(|&event| self.meets(stops, event));
+        self.seek(found.map_or(usize::MAX, |event| event + 1))?;
+        Ok(found.is_some())
+    }
+
+    /// Goes back until the event that happened last meets one of `stops`, or to the start; whether one did.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn run_back_until(&mut self, stops: &[Stop]) -> Result<bool> {
+        let before = self.position().saturating_sub(1);
+        let found = (0..before).rfind(|&event| self.meets(stops, event));
+        self.seek(found.map_or(0, |event| event + 1))?;
+        Ok(found.is_some())
+    }
+
+    fn meets(&self, stops: &[Stop], event: usize) -> bool {
+        let links = &self.world.machine.links;
+        stops.iter().any(|stop| stop.meets(self.program(), links, self.trace.events[event]))
     }
 
     /// The ranks' next ops: for each stream of `rank`, the first op that is not done.
@@ -165,19 +220,14 @@ pub fn run(
     trouble: &[Trouble],
     numbers: Numbers,
     on_end: OnEnd,
-) -> candle_core::Result<(World, Trace)> {
+) -> Result<(World, Trace)> {
     let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
     while step(&mut world, &mut trace, on_end)? {}
     trace.outcome = outcome(&world);
     Ok((world, trace))
 }
 
-fn start(
-    program: Arc<Program>,
-    hardware: &Hardware,
-    trouble: &[Trouble],
-    numbers: Numbers,
-) -> candle_core::Result<(World, Trace)> {
+fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], numbers: Numbers) -> Result<(World, Trace)> {
     let values = match numbers {
         Numbers::Shape => Values::Shape,
         Numbers::Real => Values::real(&program)?,

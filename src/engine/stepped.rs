@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use super::apply::{apply, deliver};
 use super::world::{State, World, blocked};
 use crate::base::{OpId, Ticks};
-use crate::program::trace::Outcome;
+use crate::program::trace::{Event, Outcome};
 use crate::program::{OpKind, Trace, Wait};
 
 /// Called with the world after an op has ended.
@@ -78,7 +78,8 @@ fn receives_buffered(world: &World, op: OpId) -> bool {
 fn start(world: &mut World, trace: &mut Trace, op: OpId, on_end: OnEnd) -> candle_core::Result<()> {
     let machine = world.machine.clone();
     let (program, links) = (&machine.program, &machine.links);
-    trace.event(op, world.time);
+    trace.event(world.events, Event { time: world.time, op });
+    world.events += 1;
     match program.kind(op) {
         OpKind::Run(_) | OpKind::Skipped(_) => {
             let cost = machine.costs.cost(program, op);
@@ -117,7 +118,7 @@ fn start(world: &mut World, trace: &mut Trace, op: OpId, on_end: OnEnd) -> candl
 /// Marks `op` as running, and takes the memory of its results.
 fn begin(world: &mut World, trace: &mut Trace, op: OpId, cost: Ticks) {
     world.state[op.index()] = State::Running;
-    trace.starts(op, world.time, world.time + cost);
+    trace.starts(op, world.events, (world.time, world.time + cost));
     let machine = world.machine.clone();
     world.memory.start(&machine.program, op);
     let rank = machine.program.rank_of(op);

@@ -48,6 +48,8 @@ pub struct World {
     pub(super) parked_next: Vec<Option<OpId>>,
     /// Ops that are done.
     pub(super) done: usize,
+    /// Events that have happened: the position in the run.
+    pub(super) events: usize,
 }
 
 /// How far an op is.
@@ -83,6 +85,7 @@ impl World {
             parked: vec![None; ops],
             parked_next: vec![None; ops],
             done: 0,
+            events: 0,
             machine,
         }
     }

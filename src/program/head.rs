@@ -27,7 +27,13 @@ pub fn head(program: &Program, op: OpId) -> Head<'_> {
 pub fn fits(program: &Program, op: OpId, rule: &Trouble) -> bool {
     let view = program.op(op);
     let here = rule.rank.is_none_or(|rank| rank == view.rank) && rule.step.is_none_or(|step| step == view.origin.step);
-    here && starts_with_words(&head(program, op).to_string(), &rule.op)
+    here && begins(program, op, &rule.op)
+}
+
+/// Whether the head of `op` begins with these words.
+#[must_use]
+pub fn begins(program: &Program, op: OpId, words: &str) -> bool {
+    starts_with_words(&head(program, op).to_string(), words)
 }
 
 /// Whether `text` begins with `words`, whole words only: `0F3` does not meet `0F31`.

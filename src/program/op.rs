@@ -108,7 +108,7 @@ impl PassName {
 pub enum Kernel {
     /// Roughly: tokens = batch(sample).inputs
     LoadTokens,
-    /// Roughly: targets = batch(sample).next_tokens
+    /// Roughly: targets = batch(sample).next
     LoadTargets,
     /// Roughly: y, saved = part(x, parameters)
     Forward(Part),
@@ -230,8 +230,11 @@ impl Buffer {
     }
 }
 
-/// Prefix and arity of a name in program texts: the one description for printing and parsing.
-const NAMES: [(&str, fn(u32, u32) -> Name, bool); 13] = [
+/// A kind of name in program texts: its prefix, how it is made of index and micro-batch, and whether it has a micro-batch.
+type NameText = (&'static str, fn(u32, u32) -> Name, bool);
+
+/// The one description for printing and parsing names.
+const NAMES: [NameText; 13] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),

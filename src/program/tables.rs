@@ -53,6 +53,8 @@ pub struct Setting {
     pub dtype: Dtype,
     /// Exact mode: gradients are rounded to multiples of 2^-grid before they are summed, so that sums do not depend on their order.
     pub grid: Option<i32>,
+    /// Precision at which parameters start: an f64 run starts where the f32 run that it judges does.
+    pub initial: Dtype,
     /// Seed of parameters and data.
     pub seed: u64,
     /// The optimizer.

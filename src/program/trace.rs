@@ -153,14 +153,16 @@ impl Trace {
         self.times[op.index()].posted = time;
     }
 
-    /// Records an event that starts at `time`.
-    pub fn event(&mut self, op: OpId, time: Ticks) {
-        self.events.push(Event { time, op });
+    /// Records event `number`, from 0. A replay records the same events again, which changes nothing.
+    pub fn event(&mut self, number: usize, event: Event) {
+        if number == self.events.len() {
+            self.events.push(event);
+        }
     }
 
-    /// Records that the latest event starts `op`, which will end at `end`.
-    pub fn starts(&mut self, op: OpId, start: Ticks, end: Ticks) {
-        let event = u32::try_from(self.events.len()).expect("fewer than 2^32 events");
+    /// Records that the event behind which `events` have happened starts `op`, which will end at `end`.
+    pub fn starts(&mut self, op: OpId, events: usize, (start, end): (Ticks, Ticks)) {
+        let event = u32::try_from(events).expect("fewer than 2^32 events");
         self.event_of[op.index()] = NonZeroU32::new(event);
         let times = &mut self.times[op.index()];
         (times.start, times.end) = (start, end);

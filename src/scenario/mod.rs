@@ -1,78 +1,195 @@
-//! What is asked: a scenario, checked.
-#![allow(missing_docs)]
+//! A scenario: what is asked. A TOML text with `--set` overrides becomes a checked [`Scenario`], or all of its problems at once.
+//!
+//! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
-use crate::base::Bytes;
+mod collective;
+mod hardware;
+pub mod keys;
+mod limits;
+mod load;
+mod memory;
+mod model;
+pub mod presets;
+pub mod problem;
+mod reader;
+mod text;
+mod training;
+mod trouble;
+mod value;
+mod words;
+mod written;
+
+use std::ops::Range;
+
 use crate::base::hardware::Hardware;
-use crate::base::mesh::Mesh;
-use crate::base::model::Model;
-use crate::base::settings::{AllReduce, Dtype, Optimizer, PointToPoint};
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::model::{Model, Part};
+pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
+use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::schedule::Schedule;
 
+pub use load::{Source, decode, load, read};
+pub use problem::{Problem, Problems};
+pub use text::{merged, new_scenario, show_scenario};
+
+/// A checked scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
+    /// Name on the screen and in reports.
     pub title: String,
+    /// Start of all random numbers.
     pub seed: u64,
+    /// What is run.
     pub task: Task,
+    /// What things cost.
     pub hardware: Hardware,
+    /// How numbers are computed, if they are.
     pub numerics: Numerics,
+    /// Faults; the first that fits an op applies.
     pub trouble: Vec<Trouble>,
 }
+
+/// What is run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
+    /// Training steps.
     Train(Training),
+    /// A bare collective.
     Collective(Collective),
 }
+
+/// Training steps of a model on a mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
+    /// The transformer.
     pub model: Model,
+    /// Type of the parameters and their gradients.
     pub parameter_dtype: Dtype,
+    /// How much data a step takes.
     pub batch: Batch,
+    /// The ranks; at least as many layers as stages.
     pub mesh: Mesh,
+    /// How replicas average their gradients.
     pub data_parallel: DataParallel,
+    /// How stages work together.
     pub pipeline: Pipeline,
+    /// What a step does with the gradients.
     pub optimizer: Optimizer,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// How much data a step takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// Micro-batches per data-parallel rank and step, m.
     pub micro_batches: u32,
+    /// Sequences in a micro-batch, b.
     pub micro_batch_size: usize,
+    /// Training steps.
     pub steps: u32,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// How replicas average their gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataParallel {
+    /// How the data moves.
     pub all_reduce: AllReduce,
+    /// A bucket closes when it is at least this large.
     pub bucket: Bytes,
+    /// The same for the first bucket.
     pub first_bucket: Bytes,
+    /// Buckets leave while the backward pass goes on.
     pub overlap: bool,
 }
+
+/// How stages work together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
+    /// Order of forward and backward passes on each stage.
     pub schedule: &'static Schedule,
+    /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
+    /// Ranks meet at the end of a step.
     pub barrier: bool,
+    /// Blocks of each stage; one entry per stage, each at least 1, together the model's layers.
     pub layers_per_stage: Vec<usize>,
 }
+
+/// How numbers are computed, if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
-    Real,
-    Shape,
-}
-#[derive(Clone, Debug, PartialEq)]
 pub struct Numerics {
+    /// Real numbers, or shapes alone.
     pub values: Values,
+    /// Type of the tensors; f32 or f64 for real values.
     pub dtype: Dtype,
+    /// Gradients are rounded to a grid before they are summed, so that sums do not depend on their order.
     pub exact: bool,
 }
+
+/// A bare collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CollectiveKind {
-    AllReduce,
-}
-#[derive(Clone, Debug, PartialEq)]
 pub struct Collective {
+    /// Which one.
     pub kind: CollectiveKind,
+    /// Payload of each rank: a whole number of elements, at least one per chunk.
     pub bytes: Bytes,
+    /// Ranks that take part.
     pub ranks: usize,
+    /// How the data moves.
     pub algorithm: AllReduce,
+    /// Pieces that the payload is cut into; `ranks` for a ring.
     pub chunks: usize,
+}
+
+impl Scenario {
+    /// Reads the text of a scenario and the overrides, each `section.key=value`. `name` names the text in problems.
+    ///
+    /// # Errors
+    /// All problems of the text and the overrides at once; a syntax error alone.
+    pub fn parse(name: &str, text: &str, overrides: &[String]) -> Result<Self, Problems> {
+        reader::scenario(name, text, overrides)
+    }
+
+    /// The number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        match &self.task {
+            Task::Train(training) => training.mesh.ranks(),
+            Task::Collective(collective) => collective.ranks,
+        }
+    }
+}
+
+impl Training {
+    /// The number of pipeline stages, p.
+    #[must_use]
+    pub fn stages(&self) -> usize {
+        self.mesh.size(Axis::Pipeline)
+    }
+
+    /// The blocks of `stage`.
+    #[must_use]
+    pub fn layers(&self, stage: usize) -> Range<usize> {
+        let layers = &self.pipeline.layers_per_stage;
+        let start = layers[..stage].iter().sum();
+        start..start + layers[stage]
+    }
+
+    /// The parts of the model on `stage`, in forward order: the first stage has the embedding, the last the head.
+    #[must_use]
+    pub fn parts(&self, stage: usize) -> Vec<Part> {
+        let layers = self.layers(stage);
+        // Places in forward order: the embedding is 0, block i is i + 1, the head comes last.
+        let first = if stage == 0 { 0 } else { layers.start + 1 };
+        let last = if stage + 1 == self.stages() { layers.end + 1 } else { layers.end };
+        self.model.parts().take(last + 1).skip(first).collect()
+    }
+
+    /// Memory of the parameters of `stage`.
+    #[must_use]
+    pub fn parameter_bytes(&self, stage: usize) -> Bytes {
+        let parts = self.parts(stage).into_iter();
+        let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
+        Bytes(elements as u64 * self.parameter_dtype.size())
+    }
 }

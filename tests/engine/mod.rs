@@ -1,3 +1,6 @@
-//! Programs run: makespans, peaks, and equality with one device.
+//! Programs run: numbers, deadlocks, stepping, buckets.
 
-mod smoke;
+mod buckets;
+mod deadlocks;
+mod stepping;
+mod verdicts;

@@ -24,7 +24,7 @@ pub(super) fn run(build: &mut Build) {
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
     };
     let program = &mut build.program;
-    let mut channels = BTreeMap::new();
+    let mut channels = Channels::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         let mut issued = Vec::with_capacity(order.len());
@@ -47,10 +47,14 @@ pub(super) fn chunk_sizes(elements: usize, chunks: usize) -> impl Iterator<Item 
     (0..chunks).map(move |chunk| elements / chunks + usize::from(chunk < elements % chunks))
 }
 
+/// The channels of collectives. Each collective has its own, so that a message never meets one of another collective: a rank that leaves
+/// one out makes the others wait, and does not mix up their data.
+type Channels = BTreeMap<(CollectiveId, Rank, Rank), ChannelId>;
+
 /// One rank's part in one all-reduce, while its messages are made.
 pub(super) struct Member<'a> {
     program: &'a mut Program,
-    channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
+    channels: &'a mut Channels,
     /// The op that is expanded.
     op: OpId,
     collective: CollectiveId,
@@ -63,12 +67,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn new(
-        program: &'a mut Program,
-        channels: &'a mut BTreeMap<(Rank, Rank), ChannelId>,
-        op: OpId,
-        collective: CollectiveId,
-    ) -> Self {
+    fn new(program: &'a mut Program, channels: &'a mut Channels, op: OpId, collective: CollectiveId) -> Self {
         let view = program.op(op);
         let origin = Origin { pass: PassName::Expand, ..view.origin };
         let ranks = program.groups[program.collectives[collective.index()].group.index()].ranks.clone();
@@ -102,7 +101,7 @@ impl<'a> Member<'a> {
 
     /// Makes the pieces that the payload is flattened into.
     fn pieces(&mut self, gradients: &[BufferId], chunks: usize) {
-        let program = &mut self.program;
+        let program = &mut *self.program;
         let dtype = program.setting.dtype;
         let elements = gradients.iter().map(|&gradient| program.bytes(gradient).0 / dtype.size()).sum::<u64>();
         let elements = usize::try_from(elements).expect("a gradient's elements");
@@ -171,7 +170,10 @@ impl<'a> Member<'a> {
 
     fn channel(&mut self, from: usize, to: usize) -> ChannelId {
         let (from, to) = (self.ranks[from], self.ranks[to]);
-        let program = &mut self.program;
-        *self.channels.entry((from, to)).or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
+        let program = &mut *self.program;
+        *self
+            .channels
+            .entry((self.collective, from, to))
+            .or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
     }
 }

@@ -18,10 +18,10 @@ pub(super) fn issue(member: &mut Member) {
     for step in 0..2 * (n - 1) {
         let reducing = step < n - 1;
         // Chunk indices step back around the ring; 2n keeps them positive.
-        let sent = if reducing { (r + 2 * n - step) % n } else { (r + 1 + 2 * n - (step - (n - 1))) % n };
-        let received = (sent + n - 1) % n;
-        let send = member.send(out, right, sent);
-        let receive = if reducing { member.receive_reduce(into, left, received) } else { member.receive(into, left, received) };
+        let outgoing = if reducing { (r + 2 * n - step) % n } else { (r + 1 + 2 * n - (step - (n - 1))) % n };
+        let incoming = (outgoing + n - 1) % n;
+        let send = member.send(out, right, outgoing);
+        let receive = if reducing { member.receive_reduce(into, left, incoming) } else { member.receive(into, left, incoming) };
         // One step after the other, as a fused receive-reduce-send loop does.
         if let Some((last_send, last_receive)) = previous {
             member.program.wait(send, last_receive);

@@ -42,7 +42,8 @@ pub fn initial(program: &Program, buffer: &Buffer) -> Result<Value> {
     match buffer.name {
         Name::Parameter(parameter) => {
             let parameter = &program.parameters[parameter.index()];
-            cpu::init::parameter(parameter, setting.seed, dtype(setting.dtype)?).map(one)
+            let start = cpu::init::parameter(parameter, setting.seed, dtype(setting.initial)?)?;
+            start.to_dtype(dtype(setting.dtype)?).map(one)
         }
         Name::Chunk(chunk) => payload(program, buffer, chunk).map(one),
         _ => Ok(Value::Zeros),

@@ -16,11 +16,15 @@ const CUBIC: f64 = 0.044_715;
 pub(super) fn forward<T: Float>(activation: Activation, f: usize, input: &[T]) -> Vec<T> {
     let rows = input.len() / width(activation, f);
     let [output] = filled([rows * f], |[output]| match activation {
-        Activation::Gelu => vectorised(|| output.iter_mut().zip(input).for_each(|(a, &x)| *a = x * gelu_gate(x).0)),
-        Activation::Swiglu => vectorised(|| {
+        Activation::Gelu => vectorised!(for (a, &x) in output.iter_mut().zip(input) {
+            *a = x * gelu_gate(x).0;
+        }),
+        Activation::Swiglu => vectorised!({
             for (a, input) in output.chunks_exact_mut(f).zip(input.chunks_exact(2 * f)) {
                 let (gate, up) = input.split_at(f);
-                a.iter_mut().zip(gate).zip(up).for_each(|((a, &gate), &up)| *a = gate * logistic(gate) * up);
+                for ((a, &gate), &up) in a.iter_mut().zip(gate).zip(up) {
+                    *a = gate * logistic(gate) * up;
+                }
             }
         }),
     });
@@ -30,13 +34,13 @@ pub(super) fn forward<T: Float>(activation: Activation, f: usize, input: &[T]) -
 /// The gradient of the input, from the gradient of the output `[rows,f]`; and the output again, for the next layer's W.
 pub(super) fn backward<T: Float>(activation: Activation, f: usize, input: &[T], gradient: &[T]) -> [Vec<T>; 2] {
     filled([input.len(), gradient.len()], |[input_gradient, output]| match activation {
-        Activation::Gelu => vectorised(|| {
+        Activation::Gelu => vectorised!({
             let pairs = input.iter().zip(gradient);
-            for ((dx, a), (&x, &da)) in input_gradient.iter_mut().zip(output).zip(pairs) {
+            for ((dx, a), (&x, &da)) in input_gradient.iter_mut().zip(output.iter_mut()).zip(pairs) {
                 (*dx, *a) = gelu_backward(x, da);
             }
         }),
-        Activation::Swiglu => vectorised(|| {
+        Activation::Swiglu => vectorised!({
             let rows = input.chunks_exact(2 * f).zip(gradient.chunks_exact(f));
             for ((dx, a), (x, da)) in input_gradient.chunks_exact_mut(2 * f).zip(output.chunks_exact_mut(f)).zip(rows) {
                 swiglu_backward(x, da, dx, a);

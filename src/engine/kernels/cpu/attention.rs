@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use super::float::{Float, exp, vectorised};
+use super::float::{Float, vectorised};
 use super::memory::filled;
 use super::product::{Matrix, Output, Write, multiply};
-use super::reduce::{dot, maximum, sum};
+use super::reduce::{dot, exponentials, scale};
 
 /// Rows per block: less makes the products small and slow, more computes more of what is masked.
 const BLOCK: usize = 64;
@@ -53,7 +53,9 @@ pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T]) -> [Vec<T>; 2] {
                 let v = rows(qkv, head.v, 0..end, d, width);
                 let p = &mut p[start * t..end * t];
                 multiply(Output::strided(p, end - start, end, t), Write::New, shape.scale(), q, k.transposed());
-                vectorised(|| p.chunks_exact_mut(t).enumerate().for_each(|(i, row)| softmax(row, start + i + 1, end)));
+                vectorised!(for (i, row) in p.chunks_exact_mut(t).enumerate() {
+                    softmax(row, start + i + 1, end);
+                });
                 let p = Matrix::strided(p, end - start, end, t);
                 multiply(rows_mut(output, head.output, start..end, d, out_width), Write::New, T::one(), p, v);
             }
@@ -109,16 +111,14 @@ impl Shape {
     }
 }
 
-/// Softmax of the first `visible` elements; the others become 0. Up to `computed`, a whole number of vectors, one loop does both.
+/// Softmax of the first `visible` elements; the others become 0. Those up to `computed` go through the same loops as e^-infinity.
 #[inline(always)]
 fn softmax<T: Float>(row: &mut [T], visible: usize, computed: usize) {
     let (row, masked) = row.split_at_mut(computed);
     masked.fill(T::zero());
     row[visible..].fill(T::NEGATIVE_INFINITY);
-    let most = maximum(row);
-    row.iter_mut().for_each(|x| *x = exp(*x - most));
-    let scale = T::one() / sum(row);
-    row.iter_mut().for_each(|x| *x *= scale);
+    let (_, denominator) = exponentials(row);
+    scale(row, T::one() / denominator);
 }
 
 /// dS = P (dP - D) with dP = dO v^T and D the sum over a row of P dP, which is that of O dO.
@@ -134,12 +134,14 @@ fn score_gradient<T: Float>(
     let d_o = rows(d_output, head.output, start..end, d, heads * d);
     let v = rows(qkv, head.v, 0..end, d, shape.width());
     multiply(Output::strided(&mut d_scores[start * t..], end - start, end, t), Write::New, T::one(), d_o, v.transposed());
-    vectorised(|| {
+    vectorised!({
         for i in start..end {
             let own = head.output + i * heads * d..head.output + i * heads * d + d;
             let mean = dot(&d_output[own.clone()], &output[own]);
             let row = i * t..i * t + end;
-            d_scores[row.clone()].iter_mut().zip(&p[row]).for_each(|(ds, &p)| *ds = p * (*ds - mean));
+            for (ds, &p) in d_scores[row.clone()].iter_mut().zip(&p[row]) {
+                *ds = p * (*ds - mean);
+            }
         }
     });
 }

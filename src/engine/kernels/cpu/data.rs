@@ -16,13 +16,17 @@ pub const CORPUS: &[u8] = include_bytes!("../../../../assets/corpus.txt");
 pub fn batch(first_sample: u64, dims: &Dims, seed: u64) -> Result<(Tensor, Tensor)> {
     let stream = Stream::new(seed, "data");
     let starts = (first_sample..).take(dims.micro_batch_size).map(|sample| stream.bits(sample));
-    let starts: Vec<usize> = starts.map(|bits| (bits % CORPUS.len() as u64) as usize).collect();
+    let below = |bits: u64| usize::try_from(bits % CORPUS.len() as u64).expect("an index into the text");
+    let starts: Vec<usize> = starts.map(below).collect();
     Ok((samples(dims, &starts, 0)?, samples(dims, &starts, 1)?))
 }
 
 /// One row per start, `shift` bytes further on; the text goes round.
 fn samples(dims: &Dims, starts: &[usize], shift: usize) -> Result<Tensor> {
-    let byte = |at: usize| usize::from(CORPUS[at % CORPUS.len()]) % dims.model.vocab;
-    let rows = starts.iter().flat_map(|start| (0..dims.model.sequence).map(move |i| byte(start + shift + i) as u32));
+    let token = |at: usize| {
+        let byte = CORPUS[at % CORPUS.len()];
+        u32::from(u8::try_from(dims.model.vocab).map_or(byte, |vocab| byte % vocab))
+    };
+    let rows = starts.iter().flat_map(|start| (start + shift..).take(dims.model.sequence).map(token));
     Tensor::from_vec(rows.collect::<Vec<u32>>(), (starts.len(), dims.model.sequence), &Device::Cpu)
 }

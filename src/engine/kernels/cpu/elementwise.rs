@@ -26,7 +26,9 @@ pub fn scale(x: &Tensor, factor: f64) -> Result<Tensor> {
 fn add_of<T: Float>(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (a_values, b_values) = (Slice::<T>::of(a)?, Slice::<T>::of(b)?);
     let [sum] = filled([a_values.len()], |[sum]| {
-        vectorised(|| sum.iter_mut().zip(&*a_values).zip(&*b_values).for_each(|((sum, &a), &b)| *sum = a + b));
+        vectorised!(for ((sum, &a), &b) in sum.iter_mut().zip(&*a_values).zip(&*b_values) {
+            *sum = a + b;
+        });
     });
     tensor(sum, a.dims())
 }
@@ -34,7 +36,9 @@ fn add_of<T: Float>(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 fn scale_of<T: Float>(x: &Tensor, factor: f64) -> Result<Tensor> {
     let (values, factor) = (Slice::<T>::of(x)?, T::of(factor));
     let [scaled] = filled([values.len()], |[scaled]| {
-        vectorised(|| scaled.iter_mut().zip(&*values).for_each(|(scaled, &x)| *scaled = x * factor));
+        vectorised!(for (scaled, &x) in scaled.iter_mut().zip(&*values) {
+            *scaled = x * factor;
+        });
     });
     tensor(scaled, x.dims())
 }

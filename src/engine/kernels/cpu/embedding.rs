@@ -60,11 +60,15 @@ fn scatter<T: Float>(d_y: &[T], h: usize, rows: impl Iterator<Item = usize>, wei
     if write == Write::New {
         weight.fill(T::zero());
     }
-    d_y.chunks_exact(h).zip(rows).for_each(|(d_y, row)| add(&mut weight[row * h..][..h], d_y));
+    for (d_y, row) in d_y.chunks_exact(h).zip(rows) {
+        add(&mut weight[row * h..][..h], d_y);
+    }
 }
 
 fn add<T: Float>(y: &mut [T], x: &[T]) {
-    vectorised(|| y.iter_mut().zip(x).for_each(|(y, &x)| *y += x));
+    vectorised!(for (y, &x) in y.iter_mut().zip(x) {
+        *y += x;
+    });
 }
 
 /// Token ids `[b,t]`, each below the vocabulary's size.

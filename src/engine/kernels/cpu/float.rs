@@ -1,6 +1,6 @@
 //! The two floating-point types the kernels are written for, and the vectorised functions over them.
 //!
-//! The loops are plain Rust; [`vectorised`] compiles them once per instruction set and picks one when the program runs.
+//! The loops are plain Rust; `vectorised!` compiles them once per instruction set and picks one when the program runs.
 //! What makes that work: selects instead of branches, fused multiply-adds, no calls into libm.
 
 use candle_core::WithDType;
@@ -64,10 +64,28 @@ pub fn logistic<T: Float>(x: T) -> T {
     T::one() / (T::one() + exp(-x))
 }
 
-/// Runs loops compiled for the best instruction set that this machine has.
-#[inline(always)]
-pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(loops)
+/// Runs loops compiled for the best instruction set that this machine has. A macro, and loops rather than `for_each`, because only
+/// what is inlined here is compiled so.
+macro_rules! vectorised {
+    ($loops:expr) => {
+        pulp::Arch::new().dispatch($crate::engine::kernels::cpu::float::Loops(
+            #[inline(always)]
+            || $loops,
+        ))
+    };
+}
+pub(super) use vectorised;
+
+/// Loops to be vectorised. `FnMut`, since a call as `FnOnce` would go through a shim that isn't inlined.
+pub(super) struct Loops<F>(pub(super) F);
+
+impl<F: FnMut()> pulp::WithSimd for Loops<F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(mut self, _: S) {
+        (self.0)();
+    }
 }
 
 impl Float for f32 {

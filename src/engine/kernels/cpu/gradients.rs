@@ -75,9 +75,13 @@ impl<'a, T: Float> Gradients<'a, T> {
 /// 2^(digits - grid), with 24 digits in f32 and 53 in f64.
 fn round_to_grid<T: Float>(values: &mut [T], grid: i32) {
     let (up, down) = (T::of(2f64.powi(grid)), T::of(2f64.powi(-grid)));
-    vectorised(|| values.iter_mut().for_each(|value| *value = (*value * up).round() * down));
+    vectorised!(for value in values.iter_mut() {
+        *value = (*value * up).round() * down;
+    });
 }
 
 fn add_to<T: Float>(sum: &mut [T], values: &[T]) {
-    vectorised(|| sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value));
+    vectorised!(for (sum, &value) in sum.iter_mut().zip(values) {
+        *sum += value;
+    });
 }

@@ -3,12 +3,12 @@
 use candle_core::{Result, Tensor};
 
 use super::embedding::read_ids;
-use super::float::{Float, exp, vectorised};
+use super::float::{Float, vectorised};
 use super::gradients::Gradients;
 use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
-use super::reduce::{maximum, sum};
+use super::reduce::{exponentials, scale};
 use super::{Dims, by_dtype, check_parameters, check_saved, check_shapes};
 use crate::base::model::{Parameter, Part};
 use crate::base::saved::{head_deferred, head_saved};
@@ -103,20 +103,16 @@ fn backward_weight_of<T: Float>(
 #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
 fn cross_entropy<T: Float>(logits: &mut [T], targets: &[u32], vocab: usize) -> T {
     let per_token = 1.0 / targets.len() as f64;
-    let total: f64 = vectorised(|| {
-        let rows = logits.chunks_exact_mut(vocab).zip(targets);
-        rows.map(|(row, &target)| {
+    let mut total = 0.0;
+    vectorised!({
+        for (row, &target) in logits.chunks_exact_mut(vocab).zip(targets) {
             let target = target as usize;
-            let most = maximum(row);
-            let target_logit = (row[target] - most).to_f64();
-            row.iter_mut().for_each(|x| *x = exp(*x - most));
-            let total = sum(row);
-            let scale = T::of(per_token) / total;
-            row.iter_mut().for_each(|x| *x *= scale);
+            let target_logit = row[target];
+            let (most, denominator) = exponentials(row);
+            scale(row, T::of(per_token) / denominator);
             row[target] -= T::of(per_token);
-            total.to_f64().ln() - target_logit
-        })
-        .sum()
+            total += denominator.to_f64().ln() - (target_logit - most).to_f64();
+        }
     });
     T::of(total * per_token)
 }

@@ -77,7 +77,9 @@ pub(super) fn backward_weight<T: Float>(layers: &[Linear], x: &[T], dy: &[T], gr
         gradients.product(layer.weight, own.transposed(), Matrix::packed(x, layer.inputs))?;
         if let Some(bias) = layer.bias {
             let mut sums = ColumnSums::new(layer.outputs);
-            vectorised(|| dy.chunks_exact(width).for_each(|row| sums.add(&row[first..first + layer.outputs])));
+            vectorised!(for row in dy.chunks_exact(width) {
+                sums.add(&row[first..first + layer.outputs]);
+            });
             gradients.values(bias, &sums.total())?;
         }
     }
@@ -104,13 +106,19 @@ fn start<T: Float>(layers: &[Linear], parameters: &[Slice<T>], residual: Option<
     let bias: Vec<T> = biases.collect();
     match residual {
         None if bias.is_empty() => return false,
-        None => y.chunks_exact_mut(bias.len()).for_each(|row| row.copy_from_slice(&bias)),
+        None => {
+            for row in y.chunks_exact_mut(bias.len()) {
+                row.copy_from_slice(&bias);
+            }
+        }
         Some(residual) => y.copy_from_slice(residual),
     }
     if residual.is_some() && !bias.is_empty() {
-        vectorised(|| {
+        vectorised!({
             for row in y.chunks_exact_mut(bias.len()) {
-                row.iter_mut().zip(&bias).for_each(|(y, &bias)| *y += bias);
+                for (y, &bias) in row.iter_mut().zip(&bias) {
+                    *y += bias;
+                }
             }
         });
     }

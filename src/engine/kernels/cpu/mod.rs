@@ -12,6 +12,7 @@ pub mod block;
 pub mod data;
 pub mod elementwise;
 pub mod embedding;
+pub mod float;
 pub mod head;
 pub mod init;
 pub mod optimizer;
@@ -21,7 +22,7 @@ pub mod allocator;
 mod activation;
 mod attention;
 mod counter;
-mod float;
+
 mod gradients;
 mod linear;
 mod memory;

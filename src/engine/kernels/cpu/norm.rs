@@ -73,9 +73,9 @@ pub(super) struct Backward<T> {
 pub(super) fn forward<T: Float>(norm: Bound<T>, x: &[T]) -> Forward<T> {
     let h = norm.weight.len();
     let [normalised, reciprocal, output] = filled([x.len(), x.len() / h, x.len()], |[normalised, reciprocal, output]| {
-        vectorised(|| {
+        vectorised!({
             let rows = normalised.chunks_exact_mut(h).zip(output.chunks_exact_mut(h));
-            for ((x, (normalised, output)), reciprocal) in x.chunks_exact(h).zip(rows).zip(reciprocal) {
+            for ((x, (normalised, output)), reciprocal) in x.chunks_exact(h).zip(rows).zip(reciprocal.iter_mut()) {
                 *reciprocal = normalise(norm.kind, x, normalised);
                 affine(norm, normalised, output);
             }
@@ -95,7 +95,7 @@ pub(super) fn backward<T: Float>(
     let h = norm.weight.len();
     let (mut weight, mut bias) = (ColumnSums::new(h), norm.bias.map(|bias| ColumnSums::new(bias.len())));
     let [input_gradient, output] = filled([gradient.len(), gradient.len()], |[input_gradient, output]| {
-        vectorised(|| {
+        vectorised!({
             for (row, &reciprocal) in reciprocal.iter().enumerate() {
                 let at = row * h..(row + 1) * h;
                 let (dy, normalised, dx) = (&gradient[at.clone()], &normalised[at.clone()], &mut input_gradient[at.clone()]);
@@ -106,7 +106,9 @@ pub(super) fn backward<T: Float>(
                 affine(norm, normalised, &mut output[at.clone()]);
                 input_row(norm, dy, normalised, reciprocal, dx);
                 if let Some(residual) = residual {
-                    dx.iter_mut().zip(&residual[at]).for_each(|(dx, &residual)| *dx += residual);
+                    for (dx, &residual) in dx.iter_mut().zip(&residual[at]) {
+                        *dx += residual;
+                    }
                 }
             }
         });
@@ -119,10 +121,14 @@ pub(super) fn backward<T: Float>(
 fn normalise<T: Float>(kind: Norm, x: &[T], normalised: &mut [T]) -> T {
     let per_element = T::one() / T::of(count(x));
     let mean = if kind == Norm::Layer { sum(x) * per_element } else { T::zero() };
-    normalised.iter_mut().zip(x).for_each(|(normalised, &x)| *normalised = x - mean);
+    for (normalised, &x) in normalised.iter_mut().zip(x) {
+        *normalised = x - mean;
+    }
     let variance = dot(normalised, normalised) * per_element;
     let reciprocal = T::one() / (variance + T::of(EPSILON)).sqrt();
-    normalised.iter_mut().for_each(|normalised| *normalised *= reciprocal);
+    for normalised in normalised.iter_mut() {
+        *normalised *= reciprocal;
+    }
     reciprocal
 }
 
@@ -131,8 +137,16 @@ fn normalise<T: Float>(kind: Norm, x: &[T], normalised: &mut [T]) -> T {
 fn affine<T: Float>(norm: Bound<T>, normalised: &[T], output: &mut [T]) {
     let columns = output.iter_mut().zip(normalised).zip(norm.weight);
     match norm.bias {
-        Some(bias) => columns.zip(bias).for_each(|(((y, &x), &weight), &bias)| *y = x.mul_add(weight, bias)),
-        None => columns.for_each(|((y, &x), &weight)| *y = x * weight),
+        Some(bias) => {
+            for (((y, &x), &weight), &bias) in columns.zip(bias) {
+                *y = x.mul_add(weight, bias);
+            }
+        }
+        None => {
+            for ((y, &x), &weight) in columns {
+                *y = x * weight;
+            }
+        }
     }
 }
 
@@ -140,10 +154,14 @@ fn affine<T: Float>(norm: Bound<T>, normalised: &[T], output: &mut [T]) {
 #[inline(always)]
 fn input_row<T: Float>(norm: Bound<T>, dy: &[T], normalised: &[T], reciprocal: T, dx: &mut [T]) {
     let per_element = T::one() / T::of(count(dy));
-    dx.iter_mut().zip(dy).zip(norm.weight).for_each(|((g, &dy), &weight)| *g = dy * weight);
+    for ((g, &dy), &weight) in dx.iter_mut().zip(dy).zip(norm.weight) {
+        *g = dy * weight;
+    }
     let mean = if norm.kind == Norm::Layer { sum(dx) * per_element } else { T::zero() };
     let slope = dot(dx, normalised) * per_element;
-    dx.iter_mut().zip(normalised).for_each(|(g, &x)| *g = (*g - mean - x * slope) * reciprocal);
+    for (g, &x) in dx.iter_mut().zip(normalised) {
+        *g = (*g - mean - x * slope) * reciprocal;
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the width of a row")]

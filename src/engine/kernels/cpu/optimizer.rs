@@ -58,9 +58,9 @@ fn adamw_of<T: Float>(settings: AdamW, step: u32, state: &AdamState, gradient: &
     let (m, v) = (Slice::<T>::of(&state.m)?, Slice::<T>::of(&state.v)?);
     let rule = Rule::<T>::at_step(settings, step);
     let [new_p, new_m, new_v] = filled([p.len(); 3], |[new_p, new_m, new_v]| {
-        vectorised(|| {
+        vectorised!({
             let old = p.iter().zip(&*g).zip(m.iter().zip(&*v));
-            let new = new_p.iter_mut().zip(new_m.iter_mut().zip(new_v));
+            let new = new_p.iter_mut().zip(new_m.iter_mut().zip(new_v.iter_mut()));
             for (((&p, &g), (&m, &v)), (new_p, (new_m, new_v))) in old.zip(new) {
                 (*new_p, *new_m, *new_v) = rule.apply(p, g, m, v);
             }
@@ -73,7 +73,9 @@ fn sgd_of<T: Float>(lr: f64, parameter: &Tensor, gradient: &Tensor) -> Result<Te
     let (p, g) = (Slice::<T>::of(parameter)?, Slice::<T>::of(gradient)?);
     let lr = T::of(-lr);
     let [new] = filled([p.len()], |[new]| {
-        vectorised(|| new.iter_mut().zip(&*p).zip(&*g).for_each(|((new, &p), &g)| *new = g.mul_add(lr, p)));
+        vectorised!(for ((new, &p), &g) in new.iter_mut().zip(&*p).zip(&*g) {
+            *new = g.mul_add(lr, p);
+        });
     });
     tensor(new, parameter.dims())
 }

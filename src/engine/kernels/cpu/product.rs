@@ -63,18 +63,19 @@ impl<'a, T> Output<'a, T> {
 
 /// out = scale a b, or out += scale a b.
 pub(super) fn multiply<T: Float>(out: Output<T>, write: Write, scale: T, a: Matrix<T>, b: Matrix<T>) {
-    assert_eq!((out.rows, out.columns, a.columns), (a.rows, b.columns, b.rows), "shapes of a product");
+    let Output { data, rows, columns, row_stride } = out;
+    assert_eq!((rows, columns, a.columns), (a.rows, b.columns, b.rows), "shapes of a product");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
     // SAFETY: the views were checked against their slices when they were made, `out` is borrowed alone, and with
     // `Write::New` it is written without being read.
     unsafe {
         gemm::gemm(
-            a.rows,
-            b.columns,
+            rows,
+            columns,
             a.columns,
-            out.data.as_mut_ptr(),
+            data.as_mut_ptr(),
             1,
-            stride(out.row_stride),
+            stride(row_stride),
             write == Write::Add,
             a.data.as_ptr(),
             stride(a.strides.1),

@@ -1,6 +1,6 @@
 //! Reductions in an order that is the same on every machine: along a row in 16 lanes, down columns in blocks of rows.
 
-use super::float::Float;
+use super::float::{Float, exp};
 
 /// Running results per reduction: two AVX-512 registers of f64, four SSE registers of f32.
 const LANES: usize = 16;
@@ -9,19 +9,37 @@ const ROWS_PER_BLOCK: usize = 32;
 
 /// Sum of the elements.
 #[inline(always)]
-pub fn sum<T: Float>(x: &[T]) -> T {
+pub(super) fn sum<T: Float>(x: &[T]) -> T {
     fold(x, x, T::zero(), |total, x, _| total + x, |a, b| a + b)
 }
 
 /// Sum of the products of the elements.
 #[inline(always)]
-pub fn dot<T: Float>(x: &[T], y: &[T]) -> T {
+pub(super) fn dot<T: Float>(x: &[T], y: &[T]) -> T {
     fold(x, y, T::zero(), |total, x, y| x.mul_add(y, total), |a, b| a + b)
+}
+
+/// Replaces each element by e^(x - maximum), so that the largest becomes 1; returns the maximum and the sum.
+#[inline(always)]
+pub(super) fn exponentials<T: Float>(row: &mut [T]) -> (T, T) {
+    let most = maximum(row);
+    for x in row.iter_mut() {
+        *x = exp(*x - most);
+    }
+    (most, sum(row))
+}
+
+/// Multiplies each element.
+#[inline(always)]
+pub(super) fn scale<T: Float>(row: &mut [T], factor: T) {
+    for x in row {
+        *x *= factor;
+    }
 }
 
 /// The largest element, NaNs left out; negative infinity of none.
 #[inline(always)]
-pub fn maximum<T: Float>(x: &[T]) -> T {
+pub(super) fn maximum<T: Float>(x: &[T]) -> T {
     let larger = |a, b| if b > a { b } else { a };
     fold(x, x, T::NEGATIVE_INFINITY, |most, x, _| larger(most, x), larger)
 }
@@ -63,14 +81,18 @@ impl<T: Float> ColumnSums<T> {
     /// Adds a row.
     #[inline(always)]
     pub(super) fn add(&mut self, row: &[T]) {
-        self.block.iter_mut().zip(row).for_each(|(sum, &x)| *sum += x);
+        for (sum, &x) in self.block.iter_mut().zip(row) {
+            *sum += x;
+        }
         self.count_row();
     }
 
     /// Adds the products of two rows' elements.
     #[inline(always)]
     pub(super) fn add_product(&mut self, row: &[T], other: &[T]) {
-        self.block.iter_mut().zip(row).zip(other).for_each(|((sum, &x), &y)| *sum = x.mul_add(y, *sum));
+        for ((sum, &x), &y) in self.block.iter_mut().zip(row).zip(other) {
+            *sum = x.mul_add(y, *sum);
+        }
         self.count_row();
     }
 
@@ -91,9 +113,9 @@ impl<T: Float> ColumnSums<T> {
     #[inline(always)]
     fn flush(&mut self) {
         self.rows_in_block = 0;
-        self.total.iter_mut().zip(&mut self.block).for_each(|(total, block)| {
+        for (total, block) in self.total.iter_mut().zip(&mut self.block) {
             *total += *block;
             *block = T::zero();
-        });
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Turn {
 /// Turns the first `heads` heads of `d` elements in each row of `x` `[b*t,width]`, whose position is row mod t.
 pub(super) fn turn<T: Float>(turn: Turn, x: &mut [T], width: usize, t: usize, (heads, d): (usize, usize)) {
     let angles = cosines_and_sines(t, d, turn);
-    vectorised(|| {
+    vectorised!({
         for (row, x) in x.chunks_exact_mut(width).enumerate() {
             let (cosines, sines) = angles[row % t * d..][..d].split_at(d / 2);
             for head in x[..heads * d].chunks_exact_mut(d) {

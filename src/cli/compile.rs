@@ -1,0 +1,41 @@
+//! `ranklab compile FILE [--after PASS]`: the plan, or the program behind a pass.
+
+use super::failure::print;
+use super::input::Input;
+use super::{Exit, Failure, Outcome};
+use crate::compile;
+
+/// What to compile, and where to stop.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Print the program behind this pass; `plan` prints the plan as PyTorch's CSV. Default: behind the last pass
+    #[arg(long, value_name = "PASS")]
+    after: Option<String>,
+}
+
+/// Prints plan or program.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let scenario = arguments.input.scenario()?;
+    let text = match arguments.after.as_deref() {
+        None => compile::compile(&scenario).program.to_string(),
+        Some("plan") => match compile::compile(&scenario).plan {
+            Some(plan) => plan.to_string(),
+            None => return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned())),
+        },
+        Some(pass) => match compile::compile_until(&scenario, pass) {
+            Some(compiled) => compiled.program.to_string(),
+            None => return Err(unknown(pass)),
+        },
+    };
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn unknown(pass: &str) -> Failure {
+    let names: Vec<&str> = std::iter::once("plan").chain(compile::pass_names()).collect();
+    let nearest = names.iter().max_by(|a, b| strsim::jaro_winkler(a, pass).total_cmp(&strsim::jaro_winkler(b, pass)));
+    let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+    Failure::Input(format!("there is no pass `{pass}`; the passes are {}{hint}", names.join(", ")))
+}

@@ -1,0 +1,121 @@
+//! How a command ends: exit codes, and failures with their messages.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::lab::{LabError, Run, Verdict};
+use crate::program::trace::Outcome;
+use crate::scenario::Problems;
+
+/// The exit codes; documented in `--help` and the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Completed and not wrong.
+    Done = 0,
+    /// Anything else.
+    Unexpected = 1,
+    /// Malformed or impossible input.
+    Input = 2,
+    /// A check failed.
+    CheckFailed = 10,
+    /// The run deadlocked.
+    Deadlocked = 11,
+    /// The modelled card is full.
+    OutOfMemory = 12,
+    /// Wrong numbers.
+    Wrong = 13,
+}
+
+/// Columns of a message.
+const WIDTH: usize = 100;
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// The scenario has problems.
+    Scenario(Problems),
+    /// The input is impossible for another reason.
+    Input(String),
+    /// A file could not be written, or something else outside went wrong.
+    Io(String),
+    /// The reader of standard output went away: nothing is wrong.
+    Closed,
+}
+
+impl Exit {
+    /// The code of a finished run.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        match (&run.session.trace().outcome, &run.verdict) {
+            (Outcome::Deadlocked(_), _) => Self::Deadlocked,
+            (Outcome::OutOfMemory { .. }, _) => Self::OutOfMemory,
+            (Outcome::Completed, Verdict::Wrong { .. }) => Self::Wrong,
+            (Outcome::Completed, _) => Self::Done,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl Failure {
+    /// The code that it ends with.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Scenario(_) | Self::Input(_) => Exit::Input,
+            Self::Io(_) => Exit::Unexpected,
+            Self::Closed => Exit::Done,
+        }
+    }
+
+    /// Prints it to standard error.
+    pub fn report(&self) {
+        let mut out = io::stderr().lock();
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        // Where standard error is gone there is nobody left to tell.
+        let _ = match self {
+            Self::Scenario(problems) => writeln!(out, "{}", problems.render(colour, WIDTH)),
+            Self::Input(message) | Self::Io(message) => writeln!(out, "error: {message}"),
+            Self::Closed => Ok(()),
+        };
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Scenario(problems)
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::IdleTrouble { .. } => Self::Input(error.to_string()),
+            LabError::Kernel(_) => Self::Io(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Io(error.to_string()) }
+    }
+}
+
+/// Writes `text` to standard output.
+///
+/// # Errors
+/// If standard output cannot take it; a closed pipe is [`Failure::Closed`].
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! `ranklab run FILE|LESSON`: run it, and print a summary or one JSON document.
+
+use super::failure::print;
+use super::input::Input;
+use super::{Exit, Outcome};
+use crate::lab::Lab;
+use crate::observe::export::text;
+
+/// What to run, and how to print it.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Print one JSON document, `ranklab.run/1`
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it; the exit code is the outcome's.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let scenario = arguments.input.scenario()?;
+    let run = Lab::new().run(&scenario)?;
+    let report = run.report();
+    if arguments.json {
+        print(&report.to_json())?;
+    } else {
+        print(&text::summary(&report))?;
+    }
+    Ok(Exit::of(&run))
+}

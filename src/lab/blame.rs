@@ -1,0 +1,75 @@
+//! Blame: the first op of a wrong run whose result differs from one device's.
+//!
+//! Both runs are repeated up to the step in question. What belongs to one micro-batch alone (activations, their gradients, losses) is made
+//! by one op on either side and must agree closely; the first op, in the order of the run, whose result does not is to blame. If all of
+//! those agree, the sum over micro-batches and ranks is wrong, and the gradient's own writer is to blame.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::reference::one_device;
+use super::verdict::Difference;
+use crate::base::{OpId, Rank};
+use crate::compile;
+use crate::engine::session::{self, Numbers};
+use crate::engine::value::{Value, Values};
+use crate::engine::world::World;
+use crate::program::{Name, Program};
+use crate::scenario::{Scenario, Task};
+
+/// Relative distance above which two results differ by more than rounding.
+const ROUNDING: f64 = 1e-3;
+
+/// The first difference of a wrong run, given the wrong gradient that was found.
+pub(super) fn blame(scenario: &Scenario, program: &Arc<Program>, found: &Difference) -> crate::engine::Result<Difference> {
+    let Task::Train(training) = &scenario.task else { return Ok(found.clone()) };
+    let expected = results(compile::compile(&one_device(scenario, training)).program, found.step)?;
+    let mut first = None;
+    let mut compare = |world: &World, op: OpId| {
+        if first.is_none() && world.machine.program.op(op).origin.step == found.step {
+            first = difference(world, op, &expected);
+        }
+    };
+    session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Real, &mut compare)?;
+    Ok(first.unwrap_or_else(|| found.clone()))
+}
+
+/// What one device computes for each micro-batch of `step`.
+fn results(program: Program, step: u32) -> crate::engine::Result<BTreeMap<Name, Value>> {
+    let mut results = BTreeMap::new();
+    let hardware = super::reference::untimed();
+    let mut record = |world: &World, op: OpId| {
+        let (program, Values::Real { buffers, .. }) = (&world.machine.program, &world.values) else { return };
+        let view = program.op(op);
+        for buffer in view.writes.iter().filter(|_| view.origin.step == step) {
+            let name = program.buffers[buffer.index()].name;
+            if is_of_one_micro_batch(name) {
+                results.insert(name, buffers[buffer.index()].clone());
+            }
+        }
+    };
+    session::run(Arc::new(program), &hardware, &[], Numbers::Real, &mut record)?;
+    Ok(results)
+}
+
+fn is_of_one_micro_batch(name: Name) -> bool {
+    matches!(name, Name::Loss(_) | Name::Activation(..) | Name::ActivationGradient(..))
+}
+
+/// How a result of `op` differs from one device's.
+fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Option<Difference> {
+    let (program, Values::Real { buffers, .. }) = (&world.machine.program, &world.values) else { return None };
+    let view = program.op(op);
+    let differs = |name: &Name, value: &Value| {
+        let expected = expected.get(name)?;
+        let (distance, norm) = (value.distance(expected).ok()?, expected.norm().ok()?);
+        let close = distance <= ROUNDING * norm;
+        (!close).then_some(())
+    };
+    let wrong = view.writes.iter().find(|buffer| {
+        let name = program.buffers[buffer.index()].name;
+        differs(&name, &buffers[buffer.index()]).is_some()
+    })?;
+    let (rank, tensor): (Rank, String) = (view.rank, program.buffers[wrong.index()].name.to_string());
+    Some(Difference { step: view.origin.step, op, tensor, rank })
+}

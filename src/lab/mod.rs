@@ -1,0 +1,119 @@
+//! From a scenario to a finished run: compile, run, judge against one device. What the command line and the screen both call.
+
+pub mod blame;
+pub mod reference;
+pub mod snapshot;
+pub mod verdict;
+
+use std::sync::Arc;
+
+use crate::compile::{self, Compiled};
+use crate::engine::session::{Numbers, Session};
+use crate::program::plan::Plan;
+use crate::program::trace::Outcome;
+use crate::program::trouble::Trouble;
+use crate::program::{Program, head};
+use crate::scenario::{Scenario, Task, Training, Values};
+use reference::References;
+use snapshot::Snapshots;
+pub use verdict::{Difference, Verdict};
+
+/// A finished run.
+pub struct Run {
+    /// What was asked.
+    pub scenario: Scenario,
+    /// The pipeline's plan; `None` for a bare collective.
+    pub plan: Option<Plan>,
+    /// The run, at its end; it can be stepped back.
+    pub session: Session,
+    /// Mean loss of every step; empty for shapes and bare collectives.
+    pub losses: Vec<f64>,
+    /// How the numbers compare with one device's.
+    pub verdict: Verdict,
+}
+
+/// Why a scenario could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A trouble rule fits no op of the program.
+    #[error("the trouble `{kind}` with op `{op}` meets no op of this program{hint}")]
+    IdleTrouble {
+        /// The rule's kind.
+        kind: &'static str,
+        /// The rule's op text.
+        op: String,
+        /// A nearby op, if there is one.
+        hint: String,
+    },
+    /// A kernel failed.
+    #[error("a kernel failed: {0}")]
+    Kernel(#[from] crate::engine::Error),
+}
+
+/// Runs scenarios, and remembers the one-device runs that it compared them with.
+#[derive(Default)]
+pub struct Lab {
+    references: References,
+}
+
+impl Lab {
+    /// A lab that remembers nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs `scenario` to its end, and judges it.
+    ///
+    /// # Errors
+    /// If a trouble rule fits no op, or a kernel fails.
+    pub fn run(&mut self, scenario: &Scenario) -> Result<Run, LabError> {
+        let Compiled { plan, program, idle_trouble } = compile::compile(scenario);
+        if let Some(rule) = idle_trouble.first() {
+            return Err(idle(&program, rule));
+        }
+        let program = Arc::new(program);
+        let numbers = numbers(scenario);
+        let mut snapshots = Snapshots::default();
+        let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
+        let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
+        let losses = snapshot::mean_losses(session.values().losses());
+        let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
+            (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
+            (Task::Collective(_), Numbers::Real, Outcome::Completed) => verdict::of_collective(&session)?,
+            _ => Verdict::None,
+        };
+        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })
+    }
+
+    fn judge(
+        &mut self,
+        scenario: &Scenario,
+        training: &Training,
+        session: &Session,
+        snapshots: &Snapshots,
+    ) -> Result<Verdict, LabError> {
+        let references = self.references.get(scenario, training)?;
+        let verdict = verdict::judge(session, snapshots, references)?;
+        let Verdict::Wrong { max_abs_diff, first_difference } = verdict else { return Ok(verdict) };
+        let first_difference = blame::blame(scenario, session.program(), &first_difference)?;
+        Ok(Verdict::Wrong { max_abs_diff, first_difference })
+    }
+}
+
+/// Whether the scenario computes.
+fn numbers(scenario: &Scenario) -> Numbers {
+    match scenario.numerics.values {
+        Values::Real => Numbers::Real,
+        Values::Shape => Numbers::Shape,
+    }
+}
+
+/// The error for a rule that fits no op, with the op that is written most like it.
+fn idle(program: &Program, rule: &Trouble) -> LabError {
+    let similarity = |head: &str| strsim::jaro_winkler(head, &rule.op);
+    let heads = program.all().map(|op| head::head(program, op).to_string());
+    let nearest = heads.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let hint = nearest.map_or(String::new(), |head| format!("; an op of it is `{head}`"));
+    LabError::IdleTrouble { kind: rule.kind.name(), op: rule.op.clone(), hint }
+}

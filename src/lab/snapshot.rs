@@ -1,0 +1,58 @@
+//! Snapshots: every parameter's gradient before the optimizer and its value behind it, for every step and rank.
+
+use std::collections::BTreeMap;
+
+use crate::base::{OpId, ParameterId, Rank};
+use crate::engine::value::{Loss, Value, Values};
+use crate::engine::world::World;
+use crate::program::{Kernel, Name, OpKind};
+
+/// What was seen of one parameter on one rank at the end of one step.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The averaged gradient that the optimizer read.
+    pub gradient: Value,
+    /// The parameter that the optimizer wrote.
+    pub parameter: Value,
+}
+
+/// All snapshots of a run, by step, parameter and rank.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshots {
+    /// The snapshots.
+    pub by_place: BTreeMap<(u32, ParameterId, Rank), Snapshot>,
+}
+
+impl Snapshots {
+    /// Takes the snapshots of an op that has ended, if it is an optimizer's.
+    pub fn take(&mut self, world: &World, op: OpId) {
+        let program = &world.machine.program;
+        let OpKind::Run(kernel) = program.kind(op) else { return };
+        let (Kernel::Optimizer(_), Values::Real { buffers, .. }) = (program.kernels[kernel.index()].kernel, &world.values) else {
+            return;
+        };
+        let view = program.op(op);
+        let value = |place: usize| buffers[view.reads[place].index()].clone();
+        for (place, gradient) in view.reads.iter().enumerate() {
+            let Name::Gradient(parameter) = program.buffers[gradient.index()].name else { break };
+            // The optimizer reads its gradients first, and writes its parameters in the same order.
+            let written = buffers[view.writes[place].index()].clone();
+            let snapshot = Snapshot { gradient: value(place), parameter: written };
+            self.by_place.insert((view.origin.step, parameter, view.rank), snapshot);
+        }
+    }
+}
+
+/// The mean loss of every step, over all micro-batches.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a number of micro-batches")]
+pub fn mean_losses(losses: &[Loss]) -> Vec<f64> {
+    let steps = losses.iter().map(|loss| loss.step + 1).max().unwrap_or(0);
+    let mean = |step| {
+        // Summed by micro-batch, so that the schedule's order does not show in the last bits.
+        let mut of_step: Vec<Loss> = losses.iter().copied().filter(|loss| loss.step == step).collect();
+        of_step.sort_by_key(|loss| loss.micro_batch);
+        of_step.iter().map(|loss| loss.value).sum::<f64>() / of_step.len() as f64
+    };
+    (0..steps).map(mean).collect()
+}

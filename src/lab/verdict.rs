@@ -1,0 +1,176 @@
+//! The verdict: how a run's numbers compare with one device's.
+//!
+//! *Equal*: losses, gradients before the optimizer, and parameters are the same, bit for bit. *Expected drift*: sums were taken in another
+//! order. Then every gradient of every step may be as far from one device in f64 as [`DRIFT_FACTOR`] times what one device in the run's own
+//! type is, plus half a unit in the last place of its norm; runs in f64 may be off by [`DOUBLE_DRIFT`] of the norm. *Wrong*: all else.
+
+use super::reference::{Pair, Reference};
+use super::snapshot::{Snapshot, Snapshots};
+use crate::base::settings::Dtype;
+use crate::base::{OpId, ParameterId, Rank};
+use crate::engine::session::Session;
+use crate::engine::value::{Loss, Value};
+use crate::program::{Name, OpKind, Program};
+
+/// How many times farther from f64 than one device a run may be.
+pub const DRIFT_FACTOR: f64 = 8.0;
+
+/// How far, relative to its norm, a gradient of an f64 run may be from one device in f64.
+pub const DOUBLE_DRIFT: f64 = 1e-10;
+
+/// How a run's numbers compare with one device's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The same bits.
+    Equal,
+    /// As close as another order of summation allows.
+    ExpectedDrift {
+        /// The largest difference between a gradient's element and one device's.
+        max_abs_diff: f64,
+    },
+    /// Other numbers.
+    Wrong {
+        /// The largest difference between a gradient's element and one device's.
+        max_abs_diff: f64,
+        /// The first place where they differ.
+        first_difference: Difference,
+    },
+    /// There are no numbers to compare.
+    None,
+}
+
+/// A place where numbers differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Training step, from 0.
+    pub step: u32,
+    /// The op that made the tensor, or should have.
+    pub op: OpId,
+    /// The tensor.
+    pub tensor: String,
+    /// The rank.
+    pub rank: Rank,
+}
+
+impl Verdict {
+    /// Its word in reports.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::ExpectedDrift { .. } => "expected-drift",
+            Self::Wrong { .. } => "wrong",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Compares a training run with its reference.
+pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pair) -> crate::engine::Result<Verdict> {
+    if same_losses(session.values().losses(), &reference.own.losses) && same_snapshots(snapshots, &reference.own)? {
+        return Ok(Verdict::Equal);
+    }
+    let max_abs_diff = max_abs_diff(snapshots, &reference.own)?;
+    let is_double = reference.dtype() == Dtype::F64;
+    let (own, double) = reference.double()?;
+    for (&(step, parameter, rank), snapshot) in &snapshots.by_place {
+        let (own, double) = (&one(own, step, parameter).gradient, &one(double, step, parameter).gradient);
+        let norm = double.norm()?;
+        let allowed = if is_double {
+            DOUBLE_DRIFT * norm
+        } else {
+            DRIFT_FACTOR * own.distance(double)? + f64::from(f32::EPSILON) / 2.0 * norm
+        };
+        let distance = snapshot.gradient.distance(double)?;
+        // Written so that a NaN is wrong.
+        let within = distance <= allowed + f64::MIN_POSITIVE;
+        if !within {
+            let first_difference = gradient_difference(session.program(), step, parameter, rank);
+            return Ok(Verdict::Wrong { max_abs_diff, first_difference });
+        }
+    }
+    Ok(Verdict::ExpectedDrift { max_abs_diff })
+}
+
+/// One device's snapshot.
+fn one(reference: &Reference, step: u32, parameter: ParameterId) -> &Snapshot {
+    &reference.snapshots.by_place[&(step, parameter, Rank(0))]
+}
+
+fn same_losses(run: &[Loss], reference: &[Loss]) -> bool {
+    let sorted = |losses: &[Loss]| {
+        let mut bits: Vec<(u32, u64)> = losses.iter().map(|loss| (loss.micro_batch, loss.value.to_bits())).collect();
+        bits.sort_unstable();
+        bits
+    };
+    sorted(run) == sorted(reference)
+}
+
+fn same_snapshots(run: &Snapshots, reference: &Reference) -> crate::engine::Result<bool> {
+    for (&(step, parameter, _), snapshot) in &run.by_place {
+        let one = one(reference, step, parameter);
+        if !snapshot.gradient.same_bits(&one.gradient)? || !snapshot.parameter.same_bits(&one.parameter)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result<f64> {
+    let mut max: f64 = 0.0;
+    for (&(step, parameter, _), snapshot) in &run.by_place {
+        let difference = snapshot.gradient.max_abs_difference(&one(reference, step, parameter).gradient)?;
+        if difference > max || difference.is_nan() {
+            max = difference;
+        }
+    }
+    Ok(max)
+}
+
+/// A wrong gradient: at an op that should have written it but was taken out by a trouble rule, else at the op that wrote it last before
+/// it was averaged.
+fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, rank: Rank) -> Difference {
+    let writes = |op: &&OpId| {
+        let op = program.op(**op);
+        let is_gradient = |buffer: &crate::base::BufferId| program.buffers[buffer.index()].name == Name::Gradient(parameter);
+        op.origin.step == step && op.origin.pass != crate::program::PassName::Optimizer && op.writes.iter().any(is_gradient)
+    };
+    let order = &program.order[rank.index()];
+    let skipped = order.iter().find(|op| matches!(program.kind(**op), OpKind::Skipped(_)) && writes(op));
+    let op = skipped.or_else(|| order.iter().rfind(writes)).copied().unwrap_or_default();
+    let tensor = format!("gradient of {}", program.parameters[parameter.index()].name);
+    Difference { step, op, tensor, rank }
+}
+
+/// A bare all-reduce: every rank's payload must be the sum of all ranks' payloads, element by element, exactly.
+pub(super) fn of_collective(session: &Session) -> crate::engine::Result<Verdict> {
+    let program = session.program();
+    let mut sums: Vec<Vec<f64>> = Vec::new();
+    for buffer in &program.buffers {
+        let Name::Chunk(chunk) = buffer.name else { continue };
+        let start = crate::engine::kernels::initial(program, buffer)?.elements()?.unwrap_or_default();
+        match sums.get_mut(chunk as usize) {
+            Some(sum) => sum.iter_mut().zip(start).for_each(|(sum, x)| *sum += x),
+            None => sums.push(start),
+        }
+    }
+    let mut max_abs_diff: f64 = 0.0;
+    let mut first_difference = None;
+    for (index, buffer) in program.buffers.iter().enumerate() {
+        let Name::Chunk(chunk) = buffer.name else { continue };
+        let Some(Value::Cpu(_)) = session.value(crate::base::BufferId::new(index)) else { continue };
+        let value =
+            session.value(crate::base::BufferId::new(index)).map(Value::elements).transpose()?.flatten().unwrap_or_default();
+        let difference = value.iter().zip(&sums[chunk as usize]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        max_abs_diff = max_abs_diff.max(difference);
+        if difference > 0.0 && first_difference.is_none() {
+            let writes = |op: &&OpId| program.op(**op).writes.iter().any(|written| written.index() == index);
+            let op = program.order[buffer.rank.index()].iter().rfind(writes).copied().unwrap_or_default();
+            first_difference = Some(Difference { step: 0, op, tensor: buffer.name.to_string(), rank: buffer.rank });
+        }
+    }
+    Ok(match first_difference {
+        None => Verdict::Equal,
+        Some(first_difference) => Verdict::Wrong { max_abs_diff, first_difference },
+    })
+}

@@ -1,0 +1,54 @@
+//! `[collective]`: a bare collective in place of a training step.
+
+use super::keys::{collective, numerics as numerics_keys};
+use super::problem::Problem;
+use super::words::grouped;
+use super::written::Written;
+use super::{AllReduce, Collective, CollectiveKind, Numerics, training};
+use crate::base::Bytes;
+
+/// The collective.
+pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Collective> {
+    let kind = written.choice(&collective::KIND, CollectiveKind::find);
+    let bytes = written.size(&collective::BYTES).map(|bytes| bytes as u64);
+    let ranks = written.size(&collective::RANKS);
+    let algorithm = written.choice(&collective::ALGORITHM, AllReduce::find);
+    if let Some(ranks) = ranks {
+        training::refuse_real_ranks(written, &collective::RANKS, ranks, numerics);
+    }
+    let elements = bytes.zip(numerics).and_then(|(bytes, numerics)| elements(written, bytes, numerics));
+    let chunks = algorithm.zip(ranks).and_then(|(algorithm, ranks)| chunks(written, algorithm, ranks));
+    if let (Some(elements), Some(chunks)) = (elements, chunks)
+        && elements < chunks as u64
+    {
+        let message = format!("{} elements cannot fill {} chunks", grouped(elements.into()), grouped(chunks as i128));
+        let problem = Problem::new(message).allowed("at least one element per chunk");
+        written.refuse(&[&collective::BYTES, &collective::CHUNKS, &collective::RANKS], problem);
+    }
+    Some(Collective { kind: kind?, bytes: Bytes(bytes?), ranks: ranks?, algorithm: algorithm?, chunks: chunks? })
+}
+
+fn elements(written: &mut Written, bytes: u64, numerics: Numerics) -> Option<u64> {
+    let size = numerics.dtype.size();
+    if !bytes.is_multiple_of(size) {
+        let message = format!("{} bytes are no whole number of {} elements", grouped(bytes.into()), numerics.dtype);
+        let problem = Problem::new(message).allowed(format!("a multiple of {size}"));
+        let near = bytes.next_multiple_of(size);
+        written.refuse(&[&collective::BYTES, &numerics_keys::DTYPE], problem.hint(format!("bytes = {near} would do")));
+        return None;
+    }
+    Some(bytes / size)
+}
+
+fn chunks(written: &mut Written, algorithm: AllReduce, ranks: usize) -> Option<usize> {
+    let key = &collective::CHUNKS;
+    let natural = if algorithm == AllReduce::Ring { ranks } else { 1 };
+    let chunks = written.or(key, Written::size, Some(natural))?;
+    if algorithm == AllReduce::Ring && chunks != ranks {
+        let message = format!("a ring of {} ranks cannot work with {} chunks", grouped(ranks as i128), grouped(chunks as i128));
+        let problem = Problem::new(message).allowed(format!("{ranks}, one per rank")).hint("leave `chunks` out");
+        written.refuse(&[key], problem);
+        return None;
+    }
+    Some(chunks)
+}

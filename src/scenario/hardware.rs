@@ -1,0 +1,141 @@
+//! `[hardware]`: textbook slots, or a table of a device and its links.
+
+use super::keys::{Key, between, device, hardware, inside, pipeline};
+use super::problem::Problem;
+use super::reader::Extent;
+use super::words::{grouped, number};
+use super::written::Written;
+use super::{Task, Training};
+use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
+use crate::base::tables::Entry;
+use crate::base::{Bytes, Ticks};
+
+/// The costs; unit costs depend on the number of blocks in each stage.
+pub(super) fn read(written: &mut Written, task: Option<&Task>, extent: Extent) -> Option<Hardware> {
+    let name = written.text(&hardware::COSTS);
+    let ranks_per_node = ranks_per_node(written, extent.ranks);
+    let unit = unit_costs(written, task);
+    let table = name.as_deref().and_then(Entry::find).and_then(|entry| table(written, entry.table()));
+    let costs = if name.as_deref() == Some("unit") { Costs::Unit(unit?) } else { Costs::Table(table?) };
+    let of_device = match &costs {
+        Costs::Unit(_) => None,
+        Costs::Table(table) => Some(table.device.memory),
+    };
+    let memory = written.or(&hardware::MEMORY_GB, |written, key| gigabytes(written, key).map(Some), Some(of_device))?;
+    Some(Hardware { costs, memory, ranks_per_node: ranks_per_node? })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the key's range is above 0 and below 2^53 bytes")]
+fn gigabytes(written: &Written, key: &Key) -> Option<Bytes> {
+    written.number(key).map(|gigabytes| Bytes((gigabytes * 1e9).round() as u64))
+}
+
+fn ranks_per_node(written: &mut Written, ranks: Option<usize>) -> Option<usize> {
+    const USUAL: usize = 8;
+    let key = &hardware::RANKS_PER_NODE;
+    if !written.has(&hardware::NODES, 0) {
+        return written.or(key, Written::size, Some(USUAL));
+    }
+    let (nodes, ranks) = (written.size(&hardware::NODES)?, ranks?);
+    let per_node = written.or(key, Written::size, Some(ranks.div_ceil(nodes)))?;
+    if nodes * per_node < ranks {
+        let message = format!("{nodes} nodes of {per_node} ranks have no place for {} ranks", grouped(ranks as i128));
+        let problem = Problem::new(message).hint(format!("nodes = {} would do", ranks.div_ceil(per_node)));
+        written.refuse(&[&hardware::NODES, key], problem);
+        return None;
+    }
+    Some(per_node)
+}
+
+/// The slots of a stage in thousandths: `forward = 0.5` is 500.
+fn thousandths(written: &mut Written, key: &'static Key) -> Option<u64> {
+    let slots = written.number(key)?;
+    let thousandths = (slots * 1e3).round();
+    if (thousandths / 1e3 - slots).abs() > 1e-9 {
+        let problem = Problem::new(format!("`{}` is {}: more than 3 decimals", key.name, number(slots)));
+        written.refuse(&[key], problem.allowed("up to 3 decimals, so that the clock ticks in whole numbers"));
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the key's range is 0 to 1,000")]
+    Some(thousandths as u64)
+}
+
+/// A clock on which every block's share of a slot is whole: each block of a stage with n blocks costs slot / n.
+fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
+    /// Far above any clock that a lesson needs, far below what would make times overflow.
+    const MOST_TICKS: u64 = 1_000_000_000_000;
+    let slots = [&hardware::FORWARD, &hardware::BACKWARD_INPUT, &hardware::BACKWARD_WEIGHT].map(|key| thousandths(written, key));
+    let [Some(forward), Some(backward_input), Some(backward_weight)] = slots else { return None };
+    if forward + backward_input + backward_weight == 0 {
+        let problem = Problem::new("forward, backward_input and backward_weight are all 0: nothing takes time");
+        written.refuse(&[&hardware::FORWARD, &hardware::BACKWARD_INPUT, &hardware::BACKWARD_WEIGHT], problem.hint("forward = 1"));
+        return None;
+    }
+    let unit = [forward, backward_input, backward_weight].into_iter().fold(1_000, gcd);
+    let shares = match task? {
+        Task::Train(training) => shares(training),
+        Task::Collective(_) => Some(1),
+    };
+    let Some(shares) = shares.filter(|shares| shares * (1_000 / unit) <= MOST_TICKS) else {
+        let problem = Problem::new("no clock divides a slot evenly among the blocks of all these stages");
+        written.refuse(
+            &[&pipeline::LAYERS_PER_STAGE, &hardware::FORWARD],
+            problem.hint("give the stages numbers of layers with small common multiples"),
+        );
+        return None;
+    };
+    let ticks = |slots: u64| Ticks(slots / unit * shares);
+    Some(UnitCosts {
+        ticks_per_slot: 1_000 / unit * shares,
+        forward: ticks(forward),
+        backward_input: ticks(backward_input),
+        backward_weight: ticks(backward_weight),
+    })
+}
+
+/// The least common multiple of the numbers of blocks; `None` if it is out of all proportion.
+fn shares(training: &Training) -> Option<u64> {
+    const MOST: u64 = 1_000_000_000_000;
+    training.pipeline.layers_per_stage.iter().try_fold(1_u64, |multiple, &layers| {
+        let layers = layers as u64;
+        (multiple / gcd(multiple, layers)).checked_mul(layers).filter(|multiple| *multiple <= MOST)
+    })
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// `table` with the numbers that the scenario replaces.
+fn table(written: &Written, table: Table) -> Option<Table> {
+    let device = Device {
+        flops_per_second: scaled(written, &device::FLOPS, 1e12, table.device.flops_per_second)?,
+        memory_bytes_per_second: scaled(written, &device::BANDWIDTH, 1e9, table.device.memory_bytes_per_second)?,
+        source: source(written, &device::SOURCE, &[&device::FLOPS, &device::BANDWIDTH], table.device.source)?,
+        ..table.device
+    };
+    let inside = link(written, [&inside::ALPHA, &inside::BANDWIDTH, &inside::SOURCE], table.inside)?;
+    let between = link(written, [&between::ALPHA, &between::BANDWIDTH, &between::SOURCE], table.between)?;
+    Some(Table { device, inside, between, ..table })
+}
+
+fn link(written: &Written, [alpha, bandwidth, text]: [&'static Key; 3], link: Link) -> Option<Link> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the key's range is 0 to a second")]
+    let microseconds = |written: &Written, key: &Key| written.number(key).map(|alpha| Ticks((alpha * 1e3).round() as u64));
+    Some(Link {
+        alpha: written.or(alpha, microseconds, Some(link.alpha))?,
+        bytes_per_second: scaled(written, bandwidth, 1e9, link.bytes_per_second)?,
+        source: source(written, text, &[alpha, bandwidth], link.source)?,
+    })
+}
+
+fn scaled(written: &Written, key: &Key, unit: f64, fallback: f64) -> Option<f64> {
+    written.or(key, |written, key| written.number(key).map(|value| value * unit), Some(fallback))
+}
+
+/// A replaced number never keeps the table's source.
+fn source(written: &Written, key: &Key, numbers: &[&Key], of_table: String) -> Option<String> {
+    let replaced = numbers.iter().any(|key| written.has(key, 0));
+    let fallback = if replaced { format!("set by the scenario; the rest: {of_table}") } else { of_table };
+    written.or(key, Written::text, Some(fallback))
+}

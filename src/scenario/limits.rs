@@ -1,0 +1,190 @@
+//! Limits of a whole run: operations, tensors and time that would outgrow memory and 64-bit numbers.
+
+use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
+use super::problem::Problem;
+use super::words::grouped;
+use super::written::Written;
+use super::{AllReduce, Collective, Scenario, Task, Training};
+use crate::base::hardware::{Costs, Table};
+use crate::base::mesh::Axis;
+use crate::base::units::Bytes;
+
+/// A program holds every operation: this many fit a laptop's memory.
+const MOST_OPS: f64 = 50e6;
+/// No tensor, and no sum of tensors, is larger: byte counts stay exact as floating-point numbers.
+const MOST_BYTES: f64 = 9e15;
+/// Floating-point operations of one micro-batch stay exact in 64 bits.
+const MOST_FLOPS: f64 = 4e18;
+/// Ticks after which a clock of 64 bits would be in danger.
+const MOST_TICKS: f64 = 4e18;
+
+/// Notes what is too large about `scenario`.
+pub(super) fn check(written: &mut Written, scenario: &Scenario) {
+    match &scenario.task {
+        Task::Train(training) => {
+            check_bytes(written, training);
+            let keys: [&'static Key; 5] =
+                [&batch::MICRO_BATCHES, &batch::STEPS, &parallel::DATA, &parallel::PIPELINE, &data_parallel::BUCKET_MIB];
+            check_ops(written, &keys, training_ops(training), "fewer micro-batches, steps or ranks, or larger buckets");
+        }
+        Task::Collective(collective) => {
+            let keys: [&'static Key; 2] = [&collective::RANKS, &collective::CHUNKS];
+            check_ops(written, &keys, collective_ops(collective), "fewer ranks or chunks");
+        }
+    }
+    let slowest = scenario.trouble.iter().map(|trouble| trouble.factor).fold(1.0, f64::max);
+    if longest_ticks(scenario) * slowest > MOST_TICKS {
+        let problem = Problem::new("the run would last longer than the clock can count");
+        let keys: [&'static Key; 6] =
+            [&trouble::FACTOR, &hardware::FORWARD, &batch::STEPS, &batch::MICRO_BATCHES, &model::LAYERS, &hardware::COSTS];
+        written.refuse(&keys, problem.hint("fewer steps or micro-batches, smaller costs"));
+    }
+}
+
+fn check_ops(written: &mut Written, keys: &[&'static Key], ops: f64, hint: &str) {
+    if ops > MOST_OPS {
+        let message = format!("the run would have about {} operations", whole(ops));
+        let problem = Problem::new(message).allowed(format!("at most {}", whole(MOST_OPS)));
+        written.refuse(keys, problem.hint(hint));
+    }
+}
+
+fn check_bytes(written: &mut Written, training: &Training) {
+    let state = 4.0 * parameters(training) * 8.0;
+    if state > MOST_BYTES {
+        let message = format!("a model of {} parameters is larger than anything that is built", whole(parameters(training)));
+        written
+            .refuse(&[&model::HIDDEN, &model::FFN, &model::VOCAB, &model::LAYERS], Problem::new(message).hint("smaller sizes"));
+    }
+    let keys: [&'static Key; 5] = [&batch::MICRO_BATCH_SIZE, &model::SEQUENCE, &batch::MICRO_BATCHES, &model::HEADS, &model::FFN];
+    let hint = "a smaller micro-batch or a shorter sequence";
+    let activations = activation_elements(training) * 8.0;
+    if activations > MOST_BYTES {
+        let message = format!("the activations of a step would take {}", bytes(activations));
+        written.refuse(&keys, Problem::new(message).hint(hint));
+    } else if flops(training) > MOST_FLOPS {
+        let message = format!("a micro-batch would take {} floating-point operations", whole(flops(training)));
+        written.refuse(&keys, Problem::new(message).allowed(format!("at most {}", whole(MOST_FLOPS))).hint(hint));
+    }
+}
+
+/// Forward and backward of one micro-batch through all blocks: 6 per parameter and token, and attention's t x t scores.
+fn flops(training: &Training) -> f64 {
+    let model = &training.model;
+    let tokens = float(training.batch.micro_batch_size) * float(model.sequence);
+    let attention = 12.0 * float(model.sequence) * float(model.hidden) * float(model.layers);
+    tokens * (6.0 * parameters(training) + attention)
+}
+
+/// Parameters of the whole model, in floating point: a product of sizes may exceed 64 bits.
+fn parameters(training: &Training) -> f64 {
+    let model = &training.model;
+    let [h, f, v, t] = [model.hidden, model.ffn, model.vocab, model.sequence].map(float);
+    let qkv = (float(model.heads) + 2.0 * float(model.kv_heads)) * float(model.head_size());
+    float(model.layers) * (h * qkv + h * h + 3.0 * h * f + 8.0 * h + f) + 2.0 * v * h + t * h
+}
+
+/// Elements that a step's micro-batches save on all ranks: an upper bound of what lives at once.
+fn activation_elements(training: &Training) -> f64 {
+    let per_micro_batch = super::memory::saved_elements(training);
+    per_micro_batch * float(training.batch.micro_batches as usize) * float(training.mesh.size(Axis::Data))
+}
+
+/// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
+/// bucket's all-reduce.
+fn training_ops(training: &Training) -> f64 {
+    let data = float(training.mesh.size(Axis::Data));
+    let stages = float(training.stages());
+    let parts = float(training.model.layers) + 2.0;
+    let micro_batch = 2.0 + 3.0 * parts + 4.0 * stages;
+    let steps = f64::from(training.batch.steps);
+    let buckets = buckets(training);
+    let per_bucket =
+        if training.mesh.size(Axis::Data) == 1 { 0.0 } else { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) };
+    steps * (data * (micro_batch * f64::from(training.batch.micro_batches) + 4.0 * parts) + per_bucket * buckets)
+}
+
+/// No more buckets than parameter tensors, nor than full buckets and a rest per stage.
+fn buckets(training: &Training) -> f64 {
+    let tensors = 14.0 * float(training.model.layers) + 6.0;
+    let size = training.data_parallel.bucket.0.min(training.data_parallel.first_bucket.0);
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let full = parameters(training) * training.parameter_dtype.size() as f64 / size as f64;
+    tensors.min(full + float(training.stages()))
+}
+
+fn collective_ops(collective: &Collective) -> f64 {
+    all_reduce_ops(collective.algorithm, float(collective.ranks), float(collective.chunks))
+}
+
+/// Both ends of each message, and each rank's packing and unpacking.
+fn all_reduce_ops(algorithm: AllReduce, ranks: f64, chunks: f64) -> f64 {
+    match algorithm {
+        AllReduce::Ring => 2.0 * (ranks - 1.0) * ranks * 2.0 + 3.0 * ranks,
+        AllReduce::Tree | AllReduce::Star => 2.0 * (ranks - 1.0) * chunks * 2.0 + 3.0 * ranks,
+    }
+}
+
+/// All work one after another, in ticks.
+fn longest_ticks(scenario: &Scenario) -> f64 {
+    match (&scenario.task, &scenario.hardware.costs) {
+        (Task::Collective(_), Costs::Unit(_)) => 0.0,
+        (Task::Train(training), Costs::Unit(unit)) => {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let slot = (unit.forward.0 + unit.backward_input.0 + unit.backward_weight.0) as f64;
+            slot * float(training.stages()) * passes(training)
+        }
+        (Task::Collective(collective), Costs::Table(table)) => message_ns(table, collective.bytes) * collective_ops(collective),
+        (Task::Train(training), Costs::Table(table)) => {
+            passes(training) * micro_batch_ns(training, table) + state_ns(training, table)
+        }
+    }
+}
+
+/// A micro-batch through all stages, forward and backward.
+fn micro_batch_ns(training: &Training, table: &Table) -> f64 {
+    /// More passes over the saved tensors than any kernel makes.
+    const PASSES: f64 = 100.0;
+    let saved = 8.0 * super::memory::saved_elements(training);
+    let compute = flops(training) / table.device.flops_per_second + PASSES * saved / table.device.memory_bytes_per_second;
+    let activation = 8 * training.batch.micro_batch_size * training.model.sequence * training.model.hidden;
+    1e9 * compute + 2.0 * float(training.stages()) * message_ns(table, Bytes(activation as u64))
+}
+
+/// Every step's gradients and updates, on all ranks one after another.
+fn state_ns(training: &Training, table: &Table) -> f64 {
+    /// Bytes moved per parameter, more than any all-reduce and optimizer need.
+    const BYTES: f64 = 100.0;
+    let slowest = table.device.memory_bytes_per_second.min(slowest_link(table));
+    let rank = 1e9 * BYTES * parameters(training) / slowest + buckets(training) * 2.0 * message_ns(table, Bytes::ZERO);
+    f64::from(training.batch.steps) * float(training.mesh.ranks()) * rank
+}
+
+fn passes(training: &Training) -> f64 {
+    f64::from(training.batch.micro_batches) * f64::from(training.batch.steps)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn message_ns(table: &Table, bytes: Bytes) -> f64 {
+    let alpha = table.inside.alpha.max(table.between.alpha);
+    alpha.0 as f64 + 1e9 * bytes.0 as f64 / slowest_link(table)
+}
+
+fn slowest_link(table: &Table) -> f64 {
+    table.inside.bytes_per_second.min(table.between.bytes_per_second)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(super) fn float(size: usize) -> f64 {
+    size as f64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an estimate, far below 2^127")]
+fn whole(value: f64) -> String {
+    grouped(value as i128)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates: an estimate for a message")]
+pub(super) fn bytes(value: f64) -> Bytes {
+    Bytes(value as u64)
+}

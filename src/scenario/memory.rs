@@ -1,0 +1,84 @@
+//! Whether real values would fit this machine: an estimate, made before anything is allocated.
+
+use super::limits::{bytes, float};
+use super::problem::{Problem, Problems};
+use super::{Scenario, Task, Training, Values};
+use crate::base::mesh::Axis;
+use crate::base::saved::{self, SavedTensor};
+use crate::base::units::Bytes;
+use crate::program::plan::Pass;
+use crate::schedule::Size;
+
+impl Scenario {
+    /// Memory that real values would take on the machine that runs this; `None` with shapes alone. An estimate: parameters,
+    /// gradients and optimizer state of every rank and of the one-device runs that the verdict compares with, and the
+    /// activations of all micro-batches in flight.
+    #[must_use]
+    pub fn real_bytes(&self) -> Option<Bytes> {
+        if self.numerics.values == Values::Shape {
+            return None;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let element = self.numerics.dtype.size() as f64;
+        Some(match &self.task {
+            Task::Train(training) => bytes(training_bytes(training, element)),
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            Task::Collective(collective) => bytes(collective.bytes.0 as f64 * float(collective.ranks) * 3.0),
+        })
+    }
+
+    /// Refuses a run whose real values would not fit `memory`. `name` names the scenario in the message.
+    ///
+    /// # Errors
+    /// If they would not.
+    pub fn fits(&self, name: &str, memory: Bytes) -> Result<(), Problems> {
+        match self.real_bytes() {
+            Some(needed) if needed > memory => {
+                let message = format!("real values would take about {needed}, and this machine has {memory}");
+                let problem = Problem::new(message).about("numerics.values", Values::Real.name());
+                Err(Problems::of_file(name, problem.hint("values = \"shape\" follows shapes alone and needs no such memory")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn training_bytes(training: &Training, element: f64) -> f64 {
+    /// The verdict runs one device in the run's type and one in f64.
+    const F64: f64 = 8.0;
+    let state = float(training.model.parameter_count() * (2 + training.optimizer.kind.moments()));
+    let replicas = float(training.mesh.size(Axis::Data));
+    let saved = saved_elements(training);
+    let in_flight = float(in_flight(training));
+    state * (replicas * element + element + F64) + saved * (replicas * in_flight * element + element + F64)
+}
+
+/// The most micro-batches that any stage holds at once.
+fn in_flight(training: &Training) -> usize {
+    let stages = u32::try_from(training.stages()).unwrap_or(u32::MAX);
+    let plan = (training.pipeline.schedule.plan)(Size { stages, micro_batches: training.batch.micro_batches });
+    let peak = |row: &Vec<crate::program::plan::Slot>| {
+        let count = row.iter().scan(0_usize, |held, slot| {
+            match slot.pass {
+                Pass::F => *held += 1,
+                Pass::B | Pass::I => *held = held.saturating_sub(1),
+                Pass::W => {}
+            }
+            Some(*held)
+        });
+        count.max().unwrap_or(0)
+    };
+    plan.rows.iter().map(peak).max().unwrap_or(0)
+}
+
+/// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet
+/// may have a product that exceeds 64 bits.
+pub(super) fn saved_elements(training: &Training) -> f64 {
+    let (model, size) = (&training.model, training.batch.micro_batch_size);
+    let sum = |tensors: Vec<SavedTensor>| -> f64 {
+        tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
+    };
+    let block = sum(saved::block_saved(model, size)) + sum(saved::block_deferred(model, size));
+    let head = sum(saved::head_saved(model, size)) + sum(saved::head_deferred(model, size));
+    float(model.layers) * block + head
+}

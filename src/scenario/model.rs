@@ -1,0 +1,108 @@
+//! `[model]`: a preset with some of its sizes replaced, or all sizes.
+
+use super::keys::{Key, model, numerics, parallel};
+use super::presets::{PRESETS, Preset};
+use super::problem::Problem;
+use super::reader::is_computed;
+use super::written::Written;
+use super::{Numerics, Values};
+use crate::base::Dtype;
+use crate::base::model::{Activation, Bias, Model, Norm, Positions};
+
+/// The sizes that a model without a preset needs.
+static NEEDED: [&Key; 5] = [&model::LAYERS, &model::HIDDEN, &model::HEADS, &model::SEQUENCE, &model::VOCAB];
+
+/// The model of `[model]`.
+pub(super) fn read(written: &mut Written) -> Option<Model> {
+    let preset = written.choice(&model::PRESET, Preset::find);
+    refuse_half_a_model(written);
+    let preset = &preset?.model;
+    let model = sizes(written, preset);
+    if let Some(model) = &model {
+        check(written, model);
+    }
+    model
+}
+
+/// The type of the parameters.
+pub(super) fn read_dtype(written: &mut Written, numerics: Option<Numerics>) -> Option<Dtype> {
+    let key = &model::PARAMETER_DTYPE;
+    let dtype = written.or(key, |written, key| written.choice(key, Dtype::find), numerics.map(|numerics| numerics.dtype))?;
+    let numerics = numerics?;
+    if numerics.values == Values::Real && dtype != numerics.dtype && is_computed(numerics.dtype) {
+        let message = format!("with real values parameters have the type of the run: {dtype} is not {}", numerics.dtype);
+        let problem = Problem::new(message).hint("values = \"shape\" follows any pair of types");
+        written.refuse(&[key, &numerics::DTYPE], problem);
+    }
+    Some(dtype)
+}
+
+/// Sizes without a preset must be complete: half of them beside half of a preset would be no one's model.
+fn refuse_half_a_model(written: &mut Written) {
+    let missing: Vec<&str> = NEEDED.iter().filter(|key| !written.has(key, 0)).map(|key| key.name).collect();
+    if written.has(&model::PRESET, 0) || missing.is_empty() || missing.len() == NEEDED.len() {
+        return;
+    }
+    let problem = Problem::new(format!("[model] has sizes and no preset, so it needs {} too", missing.join(", ")));
+    let hint = format!("or write preset = \"{}\" and replace some of its sizes", PRESETS[0].name);
+    written.refuse(&NEEDED, problem.hint(hint));
+}
+
+/// `preset` with the written keys in place of its own. Sizes that follow others in the preset go on following them.
+fn sizes(written: &Written, preset: &Model) -> Option<Model> {
+    let size = |key: &Key, fallback: usize| written.or(key, Written::size, Some(fallback));
+    let flag = |key: &Key, fallback: bool| written.or(key, Written::flag, Some(fallback));
+    let hidden = size(&model::HIDDEN, preset.hidden)?;
+    let heads = size(&model::HEADS, preset.heads)?;
+    Some(Model {
+        layers: size(&model::LAYERS, preset.layers)?,
+        hidden,
+        heads,
+        kv_heads: size(&model::KV_HEADS, if preset.kv_heads == preset.heads { heads } else { preset.kv_heads })?,
+        sequence: size(&model::SEQUENCE, preset.sequence)?,
+        vocab: size(&model::VOCAB, preset.vocab)?,
+        ffn: size(&model::FFN, if preset.ffn == 4 * preset.hidden { 4 * hidden } else { preset.ffn })?,
+        activation: written.or(&model::ACTIVATION, |w, key| w.choice(key, Activation::find), Some(preset.activation))?,
+        norm: written.or(&model::NORM, |w, key| w.choice(key, Norm::find), Some(preset.norm))?,
+        positions: written.or(&model::POSITIONS, |w, key| w.choice(key, Positions::find), Some(preset.positions))?,
+        bias: written.or(&model::BIAS, |w, key| w.choice(key, Bias::find), Some(preset.bias))?,
+        fused_qkv: flag(&model::FUSED_QKV, preset.fused_qkv)?,
+        tied: flag(&model::TIED, preset.tied)?,
+        dropout: written.or(&model::DROPOUT, Written::number, Some(preset.dropout))?,
+    })
+}
+
+fn check(written: &mut Written, model: &Model) {
+    check_divides(written, [&model::HIDDEN, &model::HEADS], [model.hidden, model.heads]);
+    check_divides(written, [&model::HEADS, &model::KV_HEADS], [model.heads, model.kv_heads]);
+    if model.positions == Positions::Rotary && model.hidden.is_multiple_of(model.heads) && !model.head_size().is_multiple_of(2) {
+        let message = format!("rotary positions turn pairs, and a head of {} elements is odd", model.head_size());
+        let problem = Problem::new(message).hint("hidden / heads must be even");
+        written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], problem);
+    }
+    if model.tied && written.size(&parallel::PIPELINE).is_some_and(|stages| stages > 1) {
+        let problem =
+            Problem::new("a tied embedding would stand on the first stage and on the last, and stages share nothing yet");
+        let keys = [&model::TIED, &model::PRESET, &parallel::PIPELINE];
+        written.refuse(&keys, problem.hint("tied = false, or pipeline = 1"));
+    }
+    if model.dropout > 0.0 {
+        let problem = Problem::new(format!("`dropout = {}` is not computed yet", model.dropout)).allowed("0");
+        written.refuse(&[&model::DROPOUT], problem);
+    }
+}
+
+fn check_divides(written: &mut Written, keys: [&'static Key; 2], [whole, part]: [usize; 2]) {
+    if !whole.is_multiple_of(part) {
+        let [of, by] = keys.map(|key| key.name);
+        let problem = Problem::new(format!("{of} = {whole} is not a multiple of {by} = {part}"));
+        let hint = format!("{by} = {} would do", nearest_divisor(whole, part));
+        written.refuse(&[keys[1], keys[0], &model::PRESET], problem.hint(hint));
+    }
+}
+
+/// The divisor of `whole` that is nearest to `part`.
+fn nearest_divisor(whole: usize, part: usize) -> usize {
+    let divisors = (1..=whole).filter(|divisor| whole.is_multiple_of(*divisor));
+    divisors.min_by_key(|divisor| divisor.abs_diff(part)).unwrap_or(1)
+}

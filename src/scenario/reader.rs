@@ -1,0 +1,142 @@
+//! From a scenario as written to the scenario as meant. Each part notes its problems and goes on, so that all are found.
+
+use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, numerics, parallel, top};
+use super::problem::{Problem, Problems};
+use super::value::Value;
+use super::written::Written;
+use super::{Numerics, Scenario, Task, Values, collective, hardware, limits, training, trouble};
+use crate::base::{Bytes, Dtype};
+
+/// The scenario that `text` and `overrides` mean.
+pub(super) fn scenario(name: &str, text: &str, overrides: &[String]) -> Result<Scenario, Problems> {
+    let mut written = read(name, text, overrides)?;
+    match meant(&mut written) {
+        Some(scenario) if !written.has_problems() => Ok(scenario),
+        _ => Err(written.into_problems()),
+    }
+}
+
+/// What is written, if it is anything.
+pub(super) fn read(name: &str, text: &str, overrides: &[String]) -> Result<Written, Problems> {
+    if text.trim().is_empty() && overrides.is_empty() {
+        return Err(Problems::of_file(name, empty()));
+    }
+    Written::read(name, text, overrides)
+}
+
+pub(super) fn empty() -> Problem {
+    Problem::new("the scenario is empty").hint("`ranklab new FILE` writes one with every key and its default")
+}
+
+/// `None` only if a problem was noted.
+fn meant(written: &mut Written) -> Option<Scenario> {
+    let numerics = read_numerics(written);
+    let is_collective = written.section(Section::Collective).is_some();
+    let task = if is_collective {
+        refuse_training(written);
+        collective::read(written, numerics).map(Task::Collective)
+    } else {
+        training::read(written, numerics).map(Task::Train)
+    };
+    let extent = extent(written, is_collective);
+    let hardware = hardware::read(written, task.as_ref(), extent);
+    let trouble = trouble::read(written, extent);
+    let title = written.text(&top::TITLE);
+    let seed = written.count(&top::SEED).map(u64::from);
+    let scenario =
+        Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
+    limits::check(written, &scenario);
+    Some(scenario)
+}
+
+/// How far ranks and steps go, as far as it is known: other problems of the task do not hide problems with these.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub ranks: Option<usize>,
+    pub steps: Option<u32>,
+}
+
+fn extent(written: &Written, is_collective: bool) -> Extent {
+    if is_collective {
+        return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) };
+    }
+    let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));
+    Extent { ranks: data.zip(stages).map(|(data, stages)| data * stages), steps: written.count(&batch::STEPS) }
+}
+
+fn read_numerics(written: &mut Written) -> Option<Numerics> {
+    let values = written.choice(&numerics::VALUES, Values::find);
+    let dtype = written.choice(&numerics::DTYPE, Dtype::find);
+    let exact = written.flag(&numerics::EXACT);
+    if let (Some(Values::Real), Some(dtype)) = (values, dtype)
+        && !is_computed(dtype)
+    {
+        let problem = Problem::new(format!("real values cannot be computed in {dtype}")).allowed("f32, f64");
+        written.refuse(&[&numerics::DTYPE], problem.hint("values = \"shape\" follows any type"));
+    }
+    if let (Some(Values::Shape), Some(true)) = (values, exact) {
+        let problem = Problem::new("`exact` rounds real gradients, and values = \"shape\" has none");
+        written.refuse(&[&numerics::EXACT, &numerics::VALUES], problem.hint("values = \"real\", or leave `exact` out"));
+    }
+    Some(Numerics { values: values?, dtype: dtype?, exact: exact? })
+}
+
+/// Whether real values may have this type.
+pub(super) fn is_computed(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F64)
+}
+
+fn refuse_training(written: &mut Written) {
+    let sections = KEYS.iter().map(|key| key.section).filter(|section| section.is_training());
+    let sections: std::collections::BTreeSet<Section> = sections.collect();
+    for section in sections {
+        if let Some(place) = written.section(section).cloned() {
+            let problem = Problem::new(format!("a bare [collective] has no {}", section.header()));
+            let problem = problem.allowed("title, seed, [collective], [numerics], [hardware], [[trouble]]");
+            written.refuse_place(place, problem.hint("leave one of the two out"));
+        }
+    }
+}
+
+// Values by the type that the meant scenario has. `None`: refused, or unwritten without a value of its own.
+impl Written {
+    pub fn size(&self, key: &Key) -> Option<usize> {
+        self.value(key, 0).and_then(Value::size)
+    }
+
+    pub fn count(&self, key: &Key) -> Option<u32> {
+        self.value(key, 0).and_then(Value::count)
+    }
+
+    pub fn number(&self, key: &Key) -> Option<f64> {
+        self.value(key, 0).and_then(Value::number)
+    }
+
+    pub fn flag(&self, key: &Key) -> Option<bool> {
+        self.value(key, 0).and_then(Value::flag)
+    }
+
+    pub fn text(&self, key: &Key) -> Option<String> {
+        self.value(key, 0).and_then(Value::text)
+    }
+
+    /// A choice as a member of its set.
+    pub fn choice<T>(&self, key: &Key, find: fn(&str) -> Option<T>) -> Option<T> {
+        find(&self.text(key)?)
+    }
+
+    /// `read` if `key` was written, else `fallback`.
+    pub fn or<T>(&self, key: &Key, read: impl Fn(&Self, &Key) -> Option<T>, fallback: Option<T>) -> Option<T> {
+        if self.has(key, 0) { read(self, key) } else { fallback }
+    }
+
+    /// Mebibytes as bytes, at least one.
+    pub fn mebibytes(&self, key: &Key) -> Option<Bytes> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the key's range is above 0 and below 2^17 MiB"
+        )]
+        self.number(key).map(|mebibytes| Bytes((mebibytes * f64::from(1 << 20)).round() as u64))
+    }
+}

@@ -1,0 +1,95 @@
+//! Words for messages: numbers as people write them, lists, and the name that was probably meant.
+
+/// `1,000,000`.
+#[must_use]
+pub(super) fn grouped(value: i128) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::from(if value < 0 { "-" } else { "" });
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number in its shortest form: `0.5`, `1,000`, `1e-30`.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+pub(super) fn number(value: f64) -> String {
+    let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
+    match value {
+        _ if is_whole => grouped(value as i128),
+        _ if value.abs() < 1e-6 => format!("{value:e}"),
+        _ => value.to_string(),
+    }
+}
+
+/// The name nearest to `word`, if one is near enough to be what was meant.
+#[must_use]
+pub(super) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    const LONGEST: usize = 40;
+    if word.len() > LONGEST {
+        return None;
+    }
+    let word = word.to_lowercase().replace('_', "-");
+    let names: Vec<&str> = names.into_iter().collect();
+    let mut longer = names.iter().filter(|name| word.len() >= 3 && name.starts_with(&word));
+    if let (Some(name), None) = (longer.next(), longer.next()) {
+        return Some(name);
+    }
+    let distance = |name: &str| strsim::osa_distance(&word, &name.to_lowercase().replace('_', "-"));
+    let near = names.into_iter().map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, name)| *distance <= (name.len().max(word.len()) / 3).max(1)).map(|(_, name)| name)
+}
+
+/// `raw` on one line, at most 40 characters of it.
+#[must_use]
+pub(super) fn shortened(raw: &str) -> String {
+    const LONGEST: usize = 40;
+    let mut text: String = raw.chars().take(LONGEST).flat_map(visible).collect();
+    if raw.chars().nth(LONGEST).is_some() {
+        text.push_str("...");
+    }
+    text
+}
+
+/// A character as it may stand in a message: control characters are escaped, so that no text moves the cursor.
+fn visible(character: char) -> impl Iterator<Item = char> {
+    let escaped = character.is_control();
+    character.escape_default().filter(move |_| escaped).chain((!escaped).then_some(character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        let check = |value: i128, expected: &str| assert_eq!(grouped(value), expected);
+        check(0, "0");
+        check(-999, "-999");
+        check(1_000, "1,000");
+        check(-65_536, "-65,536");
+        check(1_234_567, "1,234,567");
+    }
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let names = ["naive", "gpipe", "1f1b", "edge-fifo"];
+        let check = |word: &str, expected: Option<&str>| assert_eq!(nearest(word, names), expected, "{word}");
+        check("1fb1", Some("1f1b"));
+        check("GPipe", Some("gpipe"));
+        check("edge_fifo", Some("edge-fifo"));
+        check("edge", Some("edge-fifo"));
+        check("interleaved", None);
+        check("", None);
+    }
+
+    #[test]
+    fn values_stay_short_and_harmless() {
+        assert_eq!(shortened("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(shortened(&"x".repeat(50)), format!("{}...", "x".repeat(40)));
+    }
+}

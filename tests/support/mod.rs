@@ -1,0 +1,25 @@
+//! What several tests need: scenarios from text, runs, and words for their outcomes.
+
+use ranklab::lab::{Lab, Run};
+use ranklab::program::{OpKind, head};
+use ranklab::scenario::Scenario;
+
+/// A model small enough for many runs, with odd sizes.
+pub const SMALL: &str = "[model]\nlayers = 5\nhidden = 24\nheads = 3\nsequence = 11\nvocab = 61\n";
+
+/// The scenario of `text`, which must be well-formed.
+pub fn scenario(text: &str) -> Scenario {
+    Scenario::parse("test.toml", text, &[]).unwrap_or_else(|problems| panic!("{}", problems.render(false, 100)))
+}
+
+/// A finished run of `text`.
+pub fn run(text: &str) -> Run {
+    Lab::new().run(&scenario(text)).expect("a run")
+}
+
+/// The head of an op of `run`.
+pub fn head_of(run: &Run, op: ranklab::base::OpId) -> String {
+    let program = run.session.program();
+    let skipped = if matches!(program.kind(op), OpKind::Skipped(_)) { " (skipped)" } else { "" };
+    format!("{}{skipped}", head::head(program, op))
+}
