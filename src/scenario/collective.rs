@@ -2,7 +2,7 @@
 
 use super::keys::{collective, numerics as numerics_keys};
 use super::problem::Problem;
-use super::words::grouped;
+use crate::base::words::grouped;
 use super::written::Written;
 use super::{AllReduce, Collective, CollectiveKind, Numerics, training};
 use crate::base::Bytes;

@@ -3,7 +3,7 @@
 use super::keys::{Key, between, device, hardware, inside, pipeline};
 use super::problem::Problem;
 use super::reader::Extent;
-use super::words::{grouped, number};
+use crate::base::words::{grouped, number};
 use super::written::Written;
 use super::{Task, Training};
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};

@@ -2,7 +2,7 @@
 
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
-use super::words::grouped;
+use crate::base::words::grouped;
 use super::written::Written;
 use super::{AllReduce, Collective, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};

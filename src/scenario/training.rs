@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, data_parallel, model as model_keys, numerics as numerics_keys, optimizer, parallel, pipeline};
 use super::problem::Problem;
 use super::value::Value;
-use super::words::{grouped, shortened};
+use crate::base::words::{grouped, shortened};
 use super::written::Written;
 use super::{
     AllReduce, Batch, DataParallel, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model,
