@@ -16,9 +16,7 @@ use ranklab::engine::link::Links;
 use ranklab::engine::session::{Numbers, run};
 use ranklab::program::trace::Outcome;
 use ranklab::program::{Program, Trace};
-use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values,
-};
+use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values};
 use ranklab::schedule::Schedule;
 
 fn main() {

@@ -4,5 +4,6 @@ mod support;
 
 mod engine;
 mod numerics;
+mod program;
 mod scenarios;
 mod tidy;
