@@ -6,6 +6,7 @@ mod engine;
 mod lessons;
 mod numerics;
 mod observe;
+mod program;
 mod pty;
 mod scenarios;
 mod screens;

@@ -16,7 +16,6 @@ mod text;
 mod training;
 mod trouble;
 mod value;
-mod words;
 mod written;
 
 use std::ops::Range;
