@@ -56,12 +56,17 @@ const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("2", "scenario.toml", &["collective.ranks=2"], "106.86 us, equal, most sent 1"),
     ("2", "scenario.toml", &["collective.ranks=8"], "197.51 us, equal, most sent 1.75"),
     ("2", "scenario.toml", &["collective.ranks=8", "collective.bytes=4096"], "14.73 us, equal, most sent 1.75"),
-    ("2", "scenario.toml", &["collective.ranks=8", "collective.bytes=4096", "collective.algorithm=tree"], "12.69 us, equal, most sent 3"),
+    (
+        "2",
+        "scenario.toml",
+        &["collective.ranks=8", "collective.bytes=4096", "collective.algorithm=tree"],
+        "12.69 us, equal, most sent 3",
+    ),
     ("4", "scenario.toml", &[], "5 buckets"),
-    ("4", "scenario.toml", &["data_parallel.bucket_mib=25"], "1 buckets"),
+    ("4", "scenario.toml", &["data_parallel.bucket_mib=25"], "2 buckets, last 850.5 KiB of 914.5 KiB"),
     ("4", "scenario.toml", &["data_parallel.bucket_mib=0.1"], "8 buckets"),
     ("4", "gpt2.toml", &[], "13 buckets, last 168.27 MiB of 474.7 MiB"),
-    ("4", "gpt2.toml", &["model.parameter_dtype=bf16"], "7 buckets, last 97.68 MiB of 237.35 MiB"),
+    ("4", "gpt2.toml", &["model.parameter_dtype=bf16"], "7 buckets, last 97.66 MiB of 237.35 MiB"),
     ("4", "skip.toml", &[], "deadlocked, r0 waits for r1"),
     ("4", "wrong.toml", &[], "wrong, all-reduce bucket1"),
     ("10", "scenario.toml", &[], "96u, equal"),
@@ -103,12 +108,16 @@ fn facts(run: &Run) -> Vec<String> {
     let (program, trace) = (run.session.program(), run.session.trace());
     let mut facts = vec![trace.outcome.name().to_owned(), trace.clock.show(trace.step_end(program, 0))];
     if let Outcome::Deadlocked(graph) = &trace.outcome {
-        facts.extend(graph.cycles.iter().map(|cycle| cycle.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(" ")));
+        facts.extend(
+            graph.cycles.iter().map(|cycle| cycle.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(" ")),
+        );
         facts.extend(graph.edges.iter().map(|edge| format!("{} waits for {}", edge.rank, edge.on_rank)));
     }
     match &run.verdict {
         Verdict::Equal => facts.push("equal".to_owned()),
-        Verdict::Wrong { first_difference, .. } => facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()]),
+        Verdict::Wrong { first_difference, .. } => {
+            facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()]);
+        }
         _ => {}
     }
     facts.extend(buckets(run));
