@@ -9,5 +9,7 @@ pub mod schedule;
 pub mod scenario;
 pub mod compile;
 pub mod engine;
+pub mod observe;
 pub mod lab;
 pub mod teach;
+pub mod tui;

@@ -5,5 +5,8 @@ mod support;
 mod engine;
 mod lessons;
 mod numerics;
+mod observe;
+mod pty;
 mod scenarios;
+mod screens;
 mod tidy;

@@ -1,6 +1,7 @@
 //! The language: plans (who computes what in which order) and programs (what each rank's streams do).
 
 pub mod head;
+pub mod links;
 pub mod memory;
 pub mod op;
 pub mod plan;

@@ -1,0 +1,1 @@
+//! Exports: a run as text, CSV, SVG, or Perfetto's trace format.
