@@ -2,6 +2,7 @@
 
 mod support;
 
+mod cli;
 mod engine;
 mod lessons;
 mod numerics;
