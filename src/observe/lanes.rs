@@ -114,7 +114,9 @@ fn merged(run: &Run, streams: &[(StreamId, Row)]) -> Row {
         all = overlay(all, &layer);
     }
     let mut row = Row::default();
-    all.iter().for_each(|(span, op)| row.push(run, (span.start, span.end), span.kind, *op));
+    for (span, op) in &all {
+        row.push(run, (span.start, span.end), span.kind, *op);
+    }
     row
 }
 
