@@ -52,7 +52,8 @@ pub fn source(what: &str) -> Result<Source, Failure> {
     let library = Library::open();
     let lesson = library.find(what).map_err(|error| Failure::Input(error.to_string()))?;
     let scenario = lesson.scenario(teach::lesson::SCENARIO);
-    let scenario = scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
+    let scenario =
+        scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
     Ok(Source { name: format!("lessons/{}/{}", lesson.name, scenario.name), text: scenario.text.clone() })
 }
 

@@ -43,9 +43,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// Prints the lessons; those that cannot be read go to standard error.
 pub fn lessons() -> Outcome {
     let library = Library::open();
-    let row = |lesson: &crate::teach::Lesson| format!("{:>3}  {:<24} {:>3} min  {}", lesson.number, lesson.name, lesson.minutes, lesson.title);
+    let row = |lesson: &crate::teach::Lesson| {
+        format!("{:>3}  {:<24} {:>3} min  {}", lesson.number, lesson.name, lesson.minutes, lesson.title)
+    };
     let rows: Vec<String> = library.lessons().iter().map(row).collect();
-    print(&format!("{}\n\nnext: ranklab learn {}", rows.join("\n"), library.lessons().first().map_or(2, |lesson| lesson.number)))?;
+    print(&format!(
+        "{}\n\nnext: ranklab learn {}",
+        rows.join("\n"),
+        library.lessons().first().map_or(2, |lesson| lesson.number)
+    ))?;
     for broken in library.broken() {
         for problem in &broken.problems {
             eprintln!("lesson {}: {problem}", broken.name);
@@ -55,7 +61,8 @@ pub fn lessons() -> Outcome {
 }
 
 fn scenarios() -> Outcome {
-    let title = |text: &str| text.lines().find_map(|line| line.strip_prefix("title = ")).unwrap_or("").trim_matches('"').to_owned();
+    let title =
+        |text: &str| text.lines().find_map(|line| line.strip_prefix("title = ")).unwrap_or("").trim_matches('"').to_owned();
     let rows: Vec<(String, String)> = library::scenarios()
         .map(|scenario| (scenario.name.trim_end_matches(".toml").to_owned(), title(&scenario.text)))
         .collect();

@@ -16,9 +16,9 @@ use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
 use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
+pub use check::{Checked, check};
 use reference::References;
 use snapshot::Snapshots;
-pub use check::{Checked, check};
 pub use verdict::{Difference, Verdict};
 
 /// A finished run.

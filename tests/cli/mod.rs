@@ -102,7 +102,8 @@ fn without_a_terminal_the_bare_command_lists_lessons() {
 fn json_is_one_document_that_fits_its_schema() {
     let schema = serde_json::from_str(&check_with(&["show", "schema"], "", 0, "")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
-    for (scenario, code) in [("1f1b-p4m8", 0), ("ddp-4", 0), ("ring-8", 0), ("1f1b-blocking-p2", 11), ("skip-all-reduce-all", 13)] {
+    for (scenario, code) in [("1f1b-p4m8", 0), ("ddp-4", 0), ("ring-8", 0), ("1f1b-blocking-p2", 11), ("skip-all-reduce-all", 13)]
+    {
         let document = check_with(&["run", scenario, "--json"], "", code, "");
         let document: serde_json::Value = serde_json::from_str(&document).expect("one JSON document");
         let problems: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
