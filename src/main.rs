@@ -1,20 +1,24 @@
 //! The binary.
 
-use ranklab::tui::{demo, model::Model, run, theme};
+use ranklab::tui::{self, Look, Start};
 
 fn main() -> std::process::ExitCode {
-    let surroundings = theme::Surroundings::read();
-    let theme = surroundings.theme(theme::ColourWish::Auto, None);
-    let model = Model::new(run::terminal_size(), theme, surroundings.tier(), demo::lessons());
-    if !run::is_terminal() {
-        eprintln!("the lab needs a terminal");
-        return std::process::ExitCode::from(2);
-    }
-    match run::run(model, demo::perform) {
+    let start = match std::env::args().nth(1) {
+        Some(name) if std::path::Path::new(&name).is_file() => match ranklab::scenario::read(&name) {
+            Ok(source) => Start::Scenario(source),
+            Err(problems) => {
+                eprintln!("{}", problems.render(false, 100));
+                return std::process::ExitCode::from(2);
+            }
+        },
+        Some(name) => Start::Lesson(name),
+        None => Start::Lessons,
+    };
+    match tui::open(start, Look::of_environment(), None) {
         Ok(exit) => std::process::ExitCode::from(exit.code()),
         Err(error) => {
-            eprintln!("cannot draw on this terminal: {error}");
-            std::process::ExitCode::from(1)
+            eprintln!("{error}");
+            std::process::ExitCode::from(2)
         }
     }
 }
