@@ -86,7 +86,9 @@ impl RankLanes {
     }
 }
 
-fn in_compute_row(run: &Run, op: OpId) -> bool {
+/// Whether `op` stands in its rank's compute row; otherwise it stands in the communication row.
+#[must_use]
+pub fn in_compute_row(run: &Run, op: OpId) -> bool {
     let skipped = matches!(run.program.kind(op), OpKind::Skipped(SkippedKind::Run(_)));
     run.computes(op) || skipped && run.program.stream_of(op) == COMPUTE
 }

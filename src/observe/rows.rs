@@ -28,8 +28,10 @@ pub struct Span {
     pub kind: Kind,
     /// The event that started its first op, from 1; of an idle span, the event that ended the wait.
     pub event: u32,
-    pub(super) first: u32,
-    pub(super) count: u32,
+    /// The place of its first op in [`Row::ops`].
+    pub first: u32,
+    /// How many ops it stands for.
+    pub count: u32,
 }
 
 impl Row {

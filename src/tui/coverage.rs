@@ -5,7 +5,8 @@
 //! would answer as fast, but only roughly, and would have to know the zoom levels beforehand.)
 
 use super::axis::{Edge, Window};
-use super::picture::{Kind, Picture, Row, Span};
+use crate::observe::Kind;
+use crate::observe::rows::{Row, Span};
 
 const STRIDE: usize = 32;
 const KINDS: usize = Kind::ALL.len();
@@ -29,7 +30,7 @@ pub struct RowCoverage {
 /// The totals of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// One per row of the picture.
+    /// One for each row of the timeline.
     pub rows: Vec<RowCoverage>,
     /// How many compute streams are busy.
     pub busy: Busy,
@@ -49,15 +50,15 @@ pub struct Column {
 }
 
 impl Coverage {
-    /// Of every row, and of all compute streams together. Linear in the spans but for one sort of their ends.
+    /// Of the timeline's rows, and of all compute rows together. Linear in the spans but for one sort of their ends.
     #[must_use]
-    pub fn of(picture: &Picture) -> Self {
-        let rows: Vec<RowCoverage> = picture.rows.iter().map(RowCoverage::of).collect();
+    pub fn of<'a>(timeline: &[&'a Row], compute: impl Iterator<Item = &'a Row>) -> Self {
+        let rows: Vec<RowCoverage> = timeline.iter().map(|row| RowCoverage::of(row)).collect();
         let occurs = |kind: &Kind| {
             let place = *kind as usize;
             rows.iter().filter_map(|row| row.totals.last()).any(|all| all.ticks[place] > 0 || all.instants[place] > 0)
         };
-        Self { kinds: Kind::ALL.into_iter().filter(occurs).collect(), busy: Busy::of(picture), rows }
+        Self { kinds: Kind::ALL.into_iter().filter(occurs).collect(), busy: Busy::of(compute), rows }
     }
 }
 
@@ -93,7 +94,7 @@ impl RowCoverage {
             return self.before(spans, started, edge.tick).times(parts);
         }
         // Within one tick nothing changes, so that what covers it grows evenly.
-        let begun = spans[..started].iter().rev().take_while(|span| span.start >= edge.tick).count();
+        let begun = spans[..started].iter().rev().take_while(|span| span.start.0 >= edge.tick).count();
         let sum = self.before(spans, started - begun, edge.tick);
         let here = self.before(spans, started, edge.tick + 1).since(&sum);
         sum.times(parts).plus(&here, edge.part)
@@ -103,7 +104,7 @@ impl RowCoverage {
     pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
         let parts = window.scale.columns;
         let first = window.edge(0);
-        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start < first.ceiling()), before: None };
+        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
         (1..=width).map(move |column| {
             let edge = window.edge(column);
             let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
@@ -137,17 +138,17 @@ impl Border {
 /// How many spans start before `tick`, if at least `from` do: looks near `from` first.
 fn gallop(spans: &[Span], from: usize, tick: u64) -> usize {
     let (mut low, mut step) = (from, 1);
-    while spans.get(low + step).is_some_and(|span| span.start < tick) {
+    while spans.get(low + step).is_some_and(|span| span.start.0 < tick) {
         low += step;
         step *= 2;
     }
     let high = (low + step + 1).min(spans.len());
-    low + spans[low..high].partition_point(|span| span.start < tick)
+    low + spans[low..high].partition_point(|span| span.start.0 < tick)
 }
 
 /// The spans that touch the stretch between two borders.
 fn touching<'a>(spans: &'a [Span], from: &Border, to: &Border) -> &'a [Span] {
-    let runs_on = |index: &usize| spans[*index].end > from.edge.tick;
+    let runs_on = |index: &usize| spans[*index].end.0 > from.edge.tick;
     let first = from.started.checked_sub(1).filter(runs_on).unwrap_or(from.started);
     &spans[first..to.started]
 }
@@ -161,8 +162,8 @@ fn few(touching: &[Span], from: Edge, to: Edge, window: &Window) -> Column {
     let at = |tick: u64| tick.saturating_mul(parts);
     let (left, right) = (at(from.tick) + from.part, at(to.tick) + to.part);
     let shows = |span: &&Span| {
-        let inside = at(span.start) >= left && at(span.end) <= right;
-        let fill = at(span.end).min(right).saturating_sub(at(span.start).max(left));
+        let inside = at(span.start.0) >= left && at(span.end.0) <= right;
+        let fill = at(span.end.0).min(right).saturating_sub(at(span.start.0).max(left));
         (inside || fill * 2 >= right - left).then_some((!span.kind.is_idle(), fill, span.kind))
     };
     let most = touching.iter().filter_map(|span| shows(&span)).max_by_key(|&(op, fill, _)| (op, fill));
@@ -191,13 +192,13 @@ impl Totals {
     /// Adds the part of `span` that lies before `tick`.
     fn add(&mut self, span: &Span, tick: u64) {
         let kind = span.kind as usize;
-        self.ticks[kind] += span.end.min(tick) - span.start;
-        self.instants[kind] += u32::from(span.start == span.end);
+        self.ticks[kind] += span.end.0.min(tick) - span.start.0;
+        self.instants[kind] += u32::from(span.start.0 == span.end.0);
     }
 
     /// Takes away the part of `span` that lies after `tick`.
     fn cut(&mut self, span: &Span, tick: u64) {
-        self.ticks[span.kind as usize] -= span.end.saturating_sub(tick);
+        self.ticks[span.kind as usize] -= span.end.0.saturating_sub(tick);
     }
 
     fn times(mut self, factor: u64) -> Self {
@@ -238,10 +239,13 @@ pub struct Busy {
 }
 
 impl Busy {
-    fn of(picture: &Picture) -> Self {
-        let rows = || picture.rows.iter().filter(|row| row.compute);
-        let ops = rows().flat_map(|row| &row.spans).filter(|span| span.kind.is_compute() && span.end > span.start);
-        let mut changes: Vec<(u64, bool)> = ops.flat_map(|span| [(span.start, true), (span.end, false)]).collect();
+    fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let (mut changes, mut streams) = (Vec::new(), 0);
+        for row in rows {
+            streams += 1;
+            let ops = row.spans.iter().filter(|span| span.kind.is_compute() && !span.is_mark());
+            changes.extend(ops.flat_map(|span| [(span.start.0, true), (span.end.0, false)]));
+        }
         changes.sort_unstable();
         let mut steps: Vec<(u64, u64, u32)> = Vec::new();
         let (mut tick, mut sum, mut busy) = (0, 0, 0_u32);
@@ -254,7 +258,7 @@ impl Busy {
                 _ => steps.push((tick, sum, busy)),
             }
         }
-        Self { steps, streams: u32::try_from(rows().count()).unwrap_or(u32::MAX) }
+        Self { steps, streams }
     }
 
     /// Busy stream-ticks before `edge`, in parts of a tick.
@@ -278,11 +282,12 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Ticks;
     use crate::tui::axis::Scale;
     use proptest::prelude::*;
 
     fn row(spans: Vec<Span>) -> Row {
-        Row { rank: 0, stream: "comp".into(), compute: true, spans }
+        Row { spans, ops: Vec::new() }
     }
 
     /// Spans that do not overlap, of random kinds; some without duration.
@@ -293,7 +298,7 @@ mod tests {
                 let start = now + pause;
                 now = start + length;
                 let event = u32::try_from(index).unwrap();
-                Span { start, end: now, kind: Kind::ALL[kind], text: 0, event }
+                Span { event, ..span(start, now, Kind::ALL[kind]) }
             };
             pieces.into_iter().enumerate().map(place).collect()
         })
@@ -303,9 +308,9 @@ mod tests {
     fn sweep(spans: &[Span], from: u64, to: u64) -> Totals {
         let mut totals = Totals::default();
         for span in spans {
-            let covered = (span.start..span.end).filter(|tick| (from..to).contains(tick)).count();
+            let covered = (span.start.0..span.end.0).filter(|tick| (from..to).contains(tick)).count();
             totals.ticks[span.kind as usize] += covered as u64;
-            let here = span.start == span.end && (from..to).contains(&span.start);
+            let here = span.start == span.end && (from..to).contains(&span.start.0);
             totals.instants[span.kind as usize] += u32::from(here);
         }
         totals
@@ -320,7 +325,7 @@ mod tests {
             for column in 0..6 {
                 let (from, to) = (window.edge(column), window.edge(column + 1));
                 let before = |edge: Edge| {
-                    let started = row.spans.partition_point(|span| span.start < edge.ceiling());
+                    let started = row.spans.partition_point(|span| span.start.0 < edge.ceiling());
                     coverage.before_edge(&row.spans, started, edge, columns)
                 };
                 let within = before(to).since(&before(from));
@@ -335,16 +340,15 @@ mod tests {
 
         #[test]
         fn busy_streams_equal_the_sweep(rows in prop::collection::vec(spans(), 1..4), at in 0_u64..300) {
-            let mut picture = Picture::empty();
-            picture.rows = rows.into_iter().map(row).collect();
+            let rows: Vec<Row> = rows.into_iter().map(row).collect();
             let ops = |row: &Row| row.spans.iter().filter(|span| span.kind.is_compute()).copied().collect::<Vec<_>>();
-            let expected: u64 = picture.rows.iter().map(|row| sweep(&ops(row), 0, at).ticks.iter().sum::<u64>()).sum();
-            prop_assert_eq!(Busy::of(&picture).before(Edge { tick: at, part: 0 }, 1), expected);
+            let expected: u64 = rows.iter().map(|row| sweep(&ops(row), 0, at).ticks.iter().sum::<u64>()).sum();
+            prop_assert_eq!(Busy::of(rows.iter()).before(Edge { tick: at, part: 0 }, 1), expected);
         }
     }
 
     fn span(start: u64, end: u64, kind: Kind) -> Span {
-        Span { start, end, kind, text: 0, event: 0 }
+        Span { start: Ticks(start), end: Ticks(end), kind, event: 0, first: 0, count: 1 }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Glyphs: which character shows what, in plain ASCII and with block elements.
 
-use super::picture::Kind;
+use crate::observe::Kind;
 
 /// A set of characters that a terminal can be trusted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +35,22 @@ impl Tier {
     /// The character that fills a stretch of `kind`.
     #[must_use]
     pub fn fill(self, kind: Kind) -> char {
-        let (ascii, block) = match kind {
-            Kind::Forward => ('=', '█'),
-            Kind::Backward | Kind::BackwardInput => ('#', '▓'),
-            Kind::BackwardWeight => ('+', '▒'),
-            Kind::Recompute => (':', '░'),
-            Kind::Optimizer => ('%', '%'),
-            Kind::Collective => ('~', '≈'),
-            Kind::SendActivation => ('>', '►'),
-            Kind::SendGradient => ('<', '◄'),
-            Kind::Transfer => ('-', '─'),
-            Kind::Waiting | Kind::ExposedCommunication => ('.', '·'),
-            Kind::Bubble => ('_', '▁'),
+        let block = match kind {
+            Kind::Forward => '█',
+            Kind::Backward | Kind::BackwardInput => '▓',
+            Kind::BackwardWeight => '▒',
+            Kind::Recompute => '░',
+            Kind::Optimizer => '%',
+            Kind::Collective => '≈',
+            Kind::SendActivation => '►',
+            Kind::SendGradient => '◄',
+            Kind::Transfer => '─',
+            Kind::Copy => '═',
+            Kind::Skipped => '×',
+            Kind::Waiting | Kind::ExposedCommunication => '·',
+            Kind::Bubble => '▁',
         };
-        self.pick(ascii, block)
+        self.pick(kind.glyph(), block)
     }
 
     /// Several kinds in one cell, none of which prevails.

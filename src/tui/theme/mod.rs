@@ -6,7 +6,7 @@ mod gate;
 
 use ratatui::style::{Color, Modifier, Style};
 
-use super::picture::Kind;
+use crate::observe::Kind;
 
 pub use choice::{ColourWish, Surroundings};
 
@@ -231,10 +231,10 @@ pub fn hue_of(kind: Kind) -> Option<Hue> {
         Kind::Forward | Kind::Recompute => Some(Hue::Forward),
         Kind::Backward | Kind::BackwardInput => Some(Hue::Backward),
         Kind::BackwardWeight | Kind::Optimizer => Some(Hue::Weight),
-        Kind::Collective | Kind::SendActivation | Kind::SendGradient | Kind::Transfer | Kind::ExposedCommunication => {
+        Kind::Collective | Kind::SendActivation | Kind::SendGradient | Kind::Transfer | Kind::Copy | Kind::ExposedCommunication => {
             Some(Hue::Communication)
         }
         Kind::Bubble => Some(Hue::Idle),
-        Kind::Waiting => None,
+        Kind::Waiting | Kind::Skipped => None,
     }
 }
