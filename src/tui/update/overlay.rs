@@ -153,7 +153,7 @@ fn why(model: &mut Model) -> Overlay {
     let chain = match (model.cursor_op(), model.cursor_span()) {
         (Some(op), Some((place, span))) => Some(chain(&run, op, since(model, place, span.start))),
         _ => model.cursor_row().and_then(|row| {
-            let stands = data.progress.heads(&run, row.rank, data.events());
+            let stands = data.at(&run, data.events()).heads(row.rank);
             stands.first().map(|&op| chain(&run, op, data.end()))
         }),
     };
