@@ -13,3 +13,4 @@ pub mod observe;
 pub mod lab;
 pub mod teach;
 pub mod tui;
+pub mod cli;

@@ -2,10 +2,13 @@
 
 mod support;
 
+mod cli;
 mod engine;
 mod lessons;
 mod numerics;
 mod observe;
+mod panels;
+mod program;
 mod pty;
 mod scenarios;
 mod screens;

@@ -8,6 +8,7 @@ pub mod saved;
 pub mod settings;
 pub mod tables;
 pub mod units;
+pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{AllReduce, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Values};

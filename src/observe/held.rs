@@ -52,7 +52,7 @@ impl Lives {
         let mut now = 0_u32;
         replay(run, |moment| {
             now += 1;
-            moments[moment.event] = now;
+            moments[moment.event as usize] = now;
             if moment.starts {
                 program.op(moment.op).writes.iter().for_each(|&buffer| take(&mut ranks, &mut open, buffer, now));
                 let rank = program.rank_of(moment.op);

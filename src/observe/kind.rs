@@ -48,8 +48,8 @@ type Row = (Kind, &'static str, char, &'static str);
 const TABLE: [Row; 15] = [
     (Kind::Forward, "F", '=', "forward"),
     (Kind::Backward, "B", '#', "backward"),
-    (Kind::BackwardInput, "I", '#', "backward, input"),
-    (Kind::BackwardWeight, "W", '+', "backward, weights"),
+    (Kind::BackwardInput, "I", '#', "backward input"),
+    (Kind::BackwardWeight, "W", '+', "backward weights"),
     (Kind::Recompute, "R", ':', "recompute"),
     (Kind::Optimizer, "O", '%', "optimizer"),
     (Kind::Collective, "ar", '~', "collective"),

@@ -86,7 +86,9 @@ impl RankLanes {
     }
 }
 
-fn in_compute_row(run: &Run, op: OpId) -> bool {
+/// Whether `op` stands in its rank's compute row; otherwise it stands in the communication row.
+#[must_use]
+pub fn in_compute_row(run: &Run, op: OpId) -> bool {
     let skipped = matches!(run.program.kind(op), OpKind::Skipped(SkippedKind::Run(_)));
     run.computes(op) || skipped && run.program.stream_of(op) == COMPUTE
 }
@@ -114,7 +116,9 @@ fn merged(run: &Run, streams: &[(StreamId, Row)]) -> Row {
         all = overlay(all, &layer);
     }
     let mut row = Row::default();
-    all.iter().for_each(|(span, op)| row.push(run, (span.start, span.end), span.kind, *op));
+    for (span, op) in &all {
+        row.push(run, (span.start, span.end), span.kind, *op);
+    }
     row
 }
 

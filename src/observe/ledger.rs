@@ -53,7 +53,7 @@ impl Ledger {
         let mut memory = Memory::new(run.program);
         let sample = |memory: &Memory, rank: Rank, moment: Option<Moment>| Sample {
             time: moment.map_or(Ticks::ZERO, |moment| moment.time),
-            event: moment.map_or(0, |moment| u32::try_from(moment.event).expect("fewer than 2^32 events")),
+            event: moment.map_or(0, |moment| moment.event),
             op: moment.map(|moment| moment.op),
             by_role: memory.holding(rank).by_role,
         };

@@ -127,9 +127,9 @@ impl RankMetrics {
         self.traffic(run, &ops);
         self.in_flight(run, &ops);
         if computing.is_empty() {
-            self.idle_without_compute(&communication)
+            self.idle_without_compute(&communication);
         } else {
-            self.idle_between(run, &computing)
+            self.idle_between(run, &computing);
         }
         self.ramp = self.idle - self.bubble - self.exposed_comm;
     }

@@ -17,7 +17,7 @@ pub struct Moment {
     /// When.
     pub time: Ticks,
     /// The event, from 1, with which it happens: a run stepped to that event has seen it.
-    pub event: usize,
+    pub event: u32,
     /// Which op.
     pub op: OpId,
     /// Whether it starts; otherwise it ends.
@@ -48,7 +48,7 @@ pub fn replay(run: &Run, mut visit: impl FnMut(Moment)) {
 
 struct Replay<'run, 'a> {
     run: &'run Run<'a>,
-    event: usize,
+    event: u32,
     ended: Vec<bool>,
     /// Buffered messages that are there.
     arrived: Vec<bool>,
@@ -135,12 +135,12 @@ impl Replay<'_, '_> {
 
     /// All ops that start and end with `op`: itself, both ends of its message, all members of its collective.
     fn each(&self, op: OpId, mut visit: impl FnMut(OpId)) {
-        match self.run.program.kind(op) {
-            OpKind::Collective(collective) => self.run.links.members(collective).iter().copied().for_each(visit),
-            _ => {
-                visit(op);
-                self.run.links.peer(op).filter(|_| !self.is_buffered(op)).into_iter().for_each(visit);
-            }
+        let links = &self.run.links;
+        if let OpKind::Collective(collective) = self.run.program.kind(op) {
+            links.members(collective).iter().copied().for_each(visit);
+        } else {
+            visit(op);
+            links.peer(op).filter(|_| !self.is_buffered(op)).into_iter().for_each(visit);
         }
     }
 }

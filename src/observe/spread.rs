@@ -143,7 +143,7 @@ impl Chunks {
         receives.get(next).copied().filter(|&op| at.state(op) == State::Running)
     }
 
-    fn receive(&mut self, run: &Run, op: OpId, event: usize) {
+    fn receive(&mut self, run: &Run, op: OpId, event: u32) {
         let place = |rank: Rank| self.ranks.iter().position(|&member| member == rank);
         let ends = run.links.peer(op).and_then(|send| Some((place(run.program.rank_of(send))?, send)));
         let (Some((from, send)), Some(to)) = (ends, place(run.program.rank_of(op))) else { return };
@@ -155,7 +155,7 @@ impl Chunks {
             OpKind::RecvReduce(_) => mine.plus(message),
             _ => message,
         };
-        self.cells[target].push((u32::try_from(event).unwrap_or(u32::MAX), held));
+        self.cells[target].push((event, held));
     }
 }
 

@@ -87,7 +87,7 @@ impl Progress {
         let mut ended = vec![NEVER; run.program.ops()];
         replay(run, |moment| {
             if !moment.starts {
-                ended[moment.op.index()] = index(moment.event);
+                ended[moment.op.index()] = moment.event;
             }
         });
         let mut place = vec![0; run.program.ops()];
@@ -347,8 +347,4 @@ fn buffered(run: &Run) -> Vec<Vec<OpId>> {
     }
     sends.retain(|sends| !sends.is_empty());
     sends
-}
-
-fn index(place: usize) -> u32 {
-    u32::try_from(place).expect("fewer than 2^32 events")
 }

@@ -114,7 +114,7 @@ pub fn critical_path(run: &Run, step: u32) -> CriticalPath {
     path
 }
 
-/// A chain as sentences, one a line.
+/// A chain as sentences, one a line; the ops of one slot count as one.
 pub struct Sentences<'a> {
     run: &'a Run<'a>,
     chain: &'a Chain,
@@ -126,12 +126,36 @@ impl Chain {
     pub fn sentences<'a>(&'a self, run: &'a Run<'a>) -> Sentences<'a> {
         Sentences { run, chain: self }
     }
+
+    /// The chain's way over the ranks in one sentence: `r0 B0 waits for g0 of r1, which waits for g0 of r2, where B0 was running`.
+    #[must_use]
+    pub fn brief(&self, run: &Run) -> String {
+        let mut parts = Vec::new();
+        for step in &self.steps {
+            let other = step.wait.on().map(|on| run.program.rank_of(on));
+            if let Some(other) = other.filter(|&other| other != run.program.rank_of(step.op)) {
+                parts.push(format!("waits for {} of {other}", label(run, step.op)));
+            }
+        }
+        let first = self.steps.first().map_or(self.root, |step| step.op);
+        let start = format!("{} {}", run.program.rank_of(first), label(run, first));
+        let root = label(run, self.root);
+        let end = match self.end {
+            End::Running if parts.is_empty() => format!(" waits for {root}, which was running"),
+            End::Running => format!(", where {root} was running"),
+            End::Circle => ": a circle".to_owned(),
+            End::Never(rank) => format!(", and {rank} never issues its part of {root}"),
+            End::Free => String::new(),
+        };
+        let gap = if parts.is_empty() { "" } else { " " };
+        format!("{start}{gap}{}{end}", parts.join(", which "))
+    }
 }
 
 impl fmt::Display for Sentences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let run = self.run;
-        for step in &self.chain.steps {
+        for step in self.chain.steps.iter().filter(|step| !step.stays_in_slot(run)) {
             writeln!(f, "{}", step.sentence(run))?;
         }
         let root = named(run, self.chain.root);
@@ -148,6 +172,12 @@ impl fmt::Display for Sentences<'_> {
 }
 
 impl Step {
+    /// Whether the step goes from one op of a slot to the one before.
+    fn stays_in_slot(&self, run: &Run) -> bool {
+        let origin = |op: OpId| run.program.op(op).origin;
+        matches!(self.wait, Wait::Stream(on) if origin(on) == origin(self.op) && origin(on).slot.is_some())
+    }
+
     /// The step in words: `r0 1F5 forward blocks.3 needs the result of r0 recv x4.5 <- r1, until 14u`.
     #[must_use]
     pub fn sentence(&self, run: &Run) -> String {

@@ -101,22 +101,27 @@ impl Kernel {
         }
     }
 
+    /// Every kernel, those that work on a part with `part`.
+    #[must_use]
+    pub fn all(part: Part) -> [Self; 10] {
+        [
+            Self::LoadTokens,
+            Self::LoadTargets,
+            Self::Forward(part),
+            Self::BackwardInput(part),
+            Self::BackwardWeight(part),
+            Self::ZeroGradients,
+            Self::Average(part),
+            Self::Optimizer(part),
+            Self::Flatten,
+            Self::Unflatten,
+        ]
+    }
+
     /// The kernel with this verb, on `part` where it works on one.
     #[must_use]
     pub fn from_words(verb: &str, part: Option<Part>) -> Option<Self> {
-        let part_or_any = part.unwrap_or(Part::Embedding);
-        let all = [
-            Self::LoadTokens,
-            Self::LoadTargets,
-            Self::Forward(part_or_any),
-            Self::BackwardInput(part_or_any),
-            Self::BackwardWeight(part_or_any),
-            Self::ZeroGradients,
-            Self::Average(part_or_any),
-            Self::Optimizer(part_or_any),
-            Self::Flatten,
-            Self::Unflatten,
-        ];
+        let all = Self::all(part.unwrap_or(Part::Embedding));
         all.into_iter().find(|kernel| kernel.words() == (verb, part))
     }
 }

@@ -6,6 +6,7 @@ pub mod memory;
 pub mod op;
 pub mod plan;
 pub mod tables;
+pub mod text;
 pub mod trace;
 pub mod trouble;
 pub mod wait;

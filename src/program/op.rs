@@ -270,6 +270,40 @@ impl Name {
         }
     }
 
+    /// The neighbour of this name: the next micro-batch, or the next index where there are none; `None` behind the last.
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        let (row, index, micro_batch) = self.fields();
+        let (_, make, has_micro_batch) = NAMES[row];
+        if has_micro_batch { Some(make(index, micro_batch.checked_add(1)?)) } else { Some(make(index.checked_add(1)?, 0)) }
+    }
+
+    /// How many neighbours lie between this name and `last`, which must not come before it; `None` if they are of different kinds.
+    #[must_use]
+    pub fn distance(self, last: Self) -> Option<u32> {
+        let ((row, index, micro_batch), (last_row, last_index, last_micro_batch)) = (self.fields(), last.fields());
+        if row != last_row {
+            return None;
+        }
+        if !NAMES[row].2 {
+            return last_index.checked_sub(index);
+        }
+        if index == last_index { last_micro_batch.checked_sub(micro_batch) } else { None }
+    }
+
+    /// What memory of this name is for, unless its program says otherwise.
+    #[must_use]
+    pub fn usual_role(self) -> Role {
+        match self {
+            Self::Tokens(_) | Self::Targets(_) | Self::Activation(..) | Self::Saved(..) | Self::Deferred(..) => Role::Activation,
+            Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
+            Self::Parameter(_) => Role::Parameter,
+            Self::Gradient(_) => Role::Gradient,
+            Self::FirstMoment(_) | Self::SecondMoment(_) => Role::Optimizer,
+            Self::Chunk(_) | Self::Piece(..) => Role::Bucket,
+        }
+    }
+
     /// Reads the text form: `x3.5` is activation 3 of micro-batch 5, `grad7` the gradient of parameter 7.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

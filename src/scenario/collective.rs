@@ -2,10 +2,10 @@
 
 use super::keys::{collective, numerics as numerics_keys};
 use super::problem::Problem;
-use super::words::grouped;
 use super::written::Written;
 use super::{AllReduce, Collective, CollectiveKind, Numerics, training};
 use crate::base::Bytes;
+use crate::base::words::grouped;
 
 /// The collective.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Collective> {

@@ -3,11 +3,11 @@
 use super::keys::{Key, between, device, hardware, inside, pipeline};
 use super::problem::Problem;
 use super::reader::Extent;
-use super::words::{grouped, number};
 use super::written::Written;
 use super::{Task, Training};
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use crate::base::tables::Entry;
+use crate::base::words::{grouped, number};
 use crate::base::{Bytes, Ticks};
 
 /// The costs; unit costs depend on the number of blocks in each stage.

@@ -2,12 +2,12 @@
 
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
-use super::words::grouped;
 use super::written::Written;
 use super::{AllReduce, Collective, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::units::Bytes;
+use crate::base::words::grouped;
 
 /// A program holds every operation: this many fit a laptop's memory.
 const MOST_OPS: f64 = 50e6;

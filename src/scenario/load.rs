@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use super::Scenario;
 use super::problem::{Problem, Problems};
 use super::reader::empty;
-use super::words::grouped;
+use crate::base::words::grouped;
 
 pub use super::problem::Source;
 

@@ -12,11 +12,11 @@ mod model;
 pub mod presets;
 pub mod problem;
 mod reader;
+pub mod settings;
 mod text;
 mod training;
 mod trouble;
 mod value;
-mod words;
 mod written;
 
 use std::ops::Range;
@@ -31,6 +31,7 @@ use crate::schedule::Schedule;
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
+pub use settings::{Setting, settings};
 pub use text::{merged, new_scenario, show_scenario};
 
 /// A checked scenario.

@@ -3,12 +3,12 @@
 use super::keys::{Key, batch, data_parallel, model as model_keys, numerics as numerics_keys, optimizer, parallel, pipeline};
 use super::problem::Problem;
 use super::value::Value;
-use super::words::{grouped, shortened};
 use super::written::Written;
 use super::{
     AllReduce, Batch, DataParallel, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model,
 };
 use crate::base::mesh::Mesh;
+use crate::base::words::{grouped, shortened};
 use crate::schedule::Schedule;
 
 /// The most ranks of a run, with shapes and with real values.

@@ -4,7 +4,7 @@ use toml::de::DeValue;
 
 use super::keys::{Key, Kind, Unwritten};
 use super::problem::Problem;
-use super::words::{grouped, nearest, number, shortened};
+use crate::base::words::{grouped, nearest, number, shortened};
 
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{KEYS, Key, Kind, SECTIONS, Section};
 use super::problem::{Place, Problem, Problems, Source};
 use super::value::Value;
-use super::words::{nearest, shortened};
+use crate::base::words::{nearest, shortened};
 
 /// What was written, and the problems found so far.
 #[derive(Debug)]

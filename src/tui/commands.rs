@@ -14,6 +14,8 @@ pub enum Command {
     PreviousOp,
     NextEvent,
     PreviousEvent,
+    Finish,
+    Begin,
     Continue,
     Reverse,
     RunToCursor,
@@ -44,6 +46,10 @@ pub enum Command {
     GoToRank,
     GoToBubble,
     GoToWait,
+    GoToAlert,
+    GoToPeak,
+    GoToCritical,
+    Why,
     SetMark,
     GoToMark,
     Find,
@@ -55,6 +61,8 @@ pub enum Command {
     Maximise,
     Show(View),
     Knobs,
+    Reset,
+    Save,
     Copy,
     Export,
     Palette,
@@ -66,6 +74,7 @@ pub enum Command {
     QuitKeepingFrame,
     Interrupt,
     Crash,
+    CrashLab,
 }
 
 /// The groups of the help page.
@@ -193,11 +202,15 @@ pub const TABLE: &[Binding] = &[
         .hint("event")
         .run(),
     bind(Command::PreviousEvent, &["S"], "step-back", "previous event of any rank").run(),
-    bind(Command::Continue, &["c"], "continue", "run to a breakpoint or the end")
+    bind(Command::Finish, &["f"], "finish", "to the end of the slot or collective")
+        .pair(Command::Begin, "to the end / start of slot, collective")
+        .run(),
+    bind(Command::Begin, &["F"], "begin", "before the slot or collective").run(),
+    bind(Command::Continue, &["c"], "continue", "run to a breakpoint, stop or the end")
         .pair(Command::Reverse, "continue / reverse-continue")
         .hint("cont")
         .run(),
-    bind(Command::Reverse, &["C"], "reverse", "run back to a breakpoint or the start").run(),
+    bind(Command::Reverse, &["C"], "reverse", "run back to a breakpoint or stop").run(),
     bind(Command::RunToCursor, &["t"], "to-cursor", "run to the cursor").hint("to cursor").run(),
     bind(Command::Rewind, &["r"], "rewind", "rewind to the start").pair(Command::Rerun, "rewind / run again").run(),
     bind(Command::Rerun, &["R"], "rerun", "run the scenario again").run(),
@@ -241,6 +254,10 @@ pub const TABLE: &[Binding] = &[
     bind(Command::GoToRank, &["g r"], "rank", "go to a rank").moves(),
     bind(Command::GoToBubble, &["g b"], "bubble", "go to the next bubble").moves(),
     bind(Command::GoToWait, &["g w"], "wait", "go to the next wait").moves(),
+    bind(Command::GoToAlert, &["g a"], "alert", "go to the next alert").moves(),
+    bind(Command::GoToPeak, &["g p"], "peak", "go to the rank's memory peak").moves(),
+    bind(Command::GoToCritical, &["g c"], "critical", "go along the critical path").moves(),
+    bind(Command::Why, &["w"], "why", "why it waits: the chain to the cause").moves(),
     bind(Command::SetMark, &["m"], "mark", "set a mark (the next key names it)")
         .pair(Command::GoToMark, "set / go to a mark (next key names it)")
         .moves(),
@@ -251,7 +268,7 @@ pub const TABLE: &[Binding] = &[
         .hint("lesson")
         .page(),
     bind(Command::PreviousPage, &["["], "page-back", "previous page of the lesson").page(),
-    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open, or show the answer") },
+    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try, or show the answer") },
     bind(Command::NextPane, &["Tab"], "pane", "next pane").pair(Command::PreviousPane, "next / previous pane").page(),
     bind(Command::PreviousPane, &["S-Tab"], "pane-back", "previous pane").page(),
     bind(Command::Maximise, &["z"], "maximise", "one pane alone / all panes").hint("max").page(),
@@ -263,6 +280,8 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Show(View::Metrics), &["6"], "view-metrics", "where the time goes").page(),
     bind(Command::Show(View::Waits), &["7"], "view-waits", "who waits for whom").page(),
     bind(Command::Knobs, &["o"], "knobs", "turn the scenario's knobs").page(),
+    bind(Command::Reset, &["Bksp"], "reset", "put all knobs back").page(),
+    bind(Command::Save, &[], "save-scenario", "write the scenario to a new file").out(),
     bind(Command::Copy, &["y"], "copy", "copy the focused pane as text").out(),
     bind(Command::Export, &["e"], "export", "export svg, perfetto, json, text, csv").out(),
     bind(Command::Palette, &[":"], "commands", "run a command by its name").hint("cmd"),
@@ -274,6 +293,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::QuitKeepingFrame, &["Q"], "quit-keep", "quit, leave the picture in the shell"),
     bind(Command::Interrupt, &["C-c"], "interrupt", "stop what runs, or quit"),
     bind(Command::Crash, &[], "crash", "panic: does the terminal recover?"),
+    bind(Command::CrashLab, &[], "crash-lab", "panic where runs are made"),
 ];
 
 /// The line of a command.

@@ -2,19 +2,22 @@
 //! the trace and the number of events that have happened; only tensors need the session.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::base::units::Clock;
 use crate::base::{BufferId, Dtype, OpId, Rank, Ticks};
 use crate::lab;
+use crate::observe::report::Given;
 use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
+use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
+use crate::observe::lanes::in_compute_row;
 use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
-use crate::program::Program;
+use crate::program::{OpKind, Program};
 
 use super::coverage::Coverage;
-use super::panels::prepared::{self, Prepared};
-use super::progress::Progress;
+use super::panels::prepared::{Asked, Prepared};
 
 /// A finished run with all that is drawn of it.
 #[derive(Debug)]
@@ -35,9 +38,11 @@ pub struct RunData {
     pub metrics: Metrics,
     /// The document of `run --json`: outcome, verdict, loss, makespan, bubble.
     pub report: Report,
+    /// The op whose result is the first wrong one.
+    pub first_difference: Option<OpId>,
     /// What held the first step up from its start to its end.
     pub critical: CriticalPath,
-    /// When each op is posted, starts and ends, counted in events.
+    /// How far each op is at any event.
     pub progress: Progress,
     /// Micro-batches that a rank holds, per rank: from each time on, how many.
     pub in_flight: Vec<Vec<(Ticks, u32)>>,
@@ -54,6 +59,8 @@ pub struct RowId {
     pub rank: Rank,
     /// Its compute row; otherwise its communication row.
     pub compute: bool,
+    /// The first row of its rank: the rank's name stands before it.
+    pub names_rank: bool,
 }
 
 /// A place in a run.
@@ -123,17 +130,37 @@ pub struct BufferValue {
 /// Elements that are shown of a value.
 pub const FIRST: usize = 6;
 
+impl RowId {
+    /// What runs on it, in a word.
+    #[must_use]
+    pub fn stream(self) -> &'static str {
+        if self.compute { "comp" } else { "net" }
+    }
+
+    /// Its name: `r0 comp`.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{} {}", self.rank, self.stream())
+    }
+}
+
 impl RunData {
     /// Everything that is drawn of `run`. Linear in its ops but for sorting.
     #[must_use]
     pub fn new(run: &lab::Run) -> Self {
         let has_values = run.session.value(BufferId(0)).is_some();
-        Self::of_record(run.record(), run.given(), (has_values, prepared::Given::of(&run.scenario)))
+        let first_difference = match &run.verdict {
+            lab::Verdict::Wrong { first_difference, .. } => Some(first_difference.op),
+            _ => None,
+        };
+        let mut data = Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) };
+        data.prepared.asked = Asked::of(&run.scenario);
+        data
     }
 
     /// The same from a record, and what is given beside it.
     #[must_use]
-    pub fn of_record(record: Record, given: crate::observe::report::Given, (has_values, given_beside): (bool, prepared::Given)) -> Self {
+    pub fn of_record(record: Record, given: Given, has_values: bool) -> Self {
         let run = record.run();
         let lanes = Lanes::new(&run);
         let ledger = Ledger::new(&run);
@@ -145,15 +172,50 @@ impl RunData {
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = in_flight(&run, &lanes);
-        let prepared = Prepared::new(&run, &lanes, &ledger, &metrics, given_beside);
+        let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
-        Self { prepared, title, record, lanes, rows, coverage, ledger, metrics, report, critical, progress, in_flight, has_values }
+        Self {
+            title,
+            record,
+            lanes,
+            rows,
+            coverage,
+            ledger,
+            metrics,
+            report,
+            first_difference: None,
+            critical,
+            progress,
+            in_flight,
+            has_values,
+            prepared,
+        }
+    }
+
+    /// A run of nothing on no ranks.
+    #[must_use]
+    pub fn empty() -> Self {
+        let program = Program::new(0, crate::program::Setting::default());
+        let trace = crate::program::Trace::new(&program, Clock::Slots { ticks_per_slot: 1 });
+        Self::of_record(Record::new(Arc::new(program), Arc::new(trace)), Given::default(), false)
+    }
+
+    /// How many ranks the run has; none before the first run.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.lanes.ranks.len()
     }
 
     /// The run, as observers take it.
     #[must_use]
     pub fn run(&self) -> Run<'_> {
         self.record.run()
+    }
+
+    /// `run`, which is [`Self::run`], behind `event` events.
+    #[must_use]
+    pub fn at<'a>(&'a self, run: &'a Run<'a>, event: usize) -> At<'a> {
+        self.progress.at(run, event)
     }
 
     /// The program.
@@ -205,6 +267,29 @@ impl RunData {
         row_of(&self.lanes, row)
     }
 
+    /// Where `op` stands in the timeline: its row's place, and its start. What never started stands where its rank's row ends.
+    #[must_use]
+    pub fn place_of(&self, op: OpId) -> Option<(usize, Ticks)> {
+        let run = self.run();
+        let (rank, compute) = (self.program().rank_of(op), in_compute_row(&run, op));
+        let of_rank = |row: &RowId| row.rank == rank;
+        let place = self.rows.iter().position(|row| of_rank(row) && row.compute == compute);
+        let place = place.or_else(|| self.rows.iter().position(of_rank))?;
+        let stands = self.row(self.rows[place]).spans.last().map_or(Ticks::ZERO, |span| span.end);
+        Some((place, run.times(op).map_or(stands, |times| times.start)))
+    }
+
+    /// The ops that the event of `op` starts: itself, the other end of its message, or all members of its collective.
+    pub fn started_by<'a>(&'a self, run: &'a Run<'a>, op: OpId) -> impl Iterator<Item = OpId> + 'a {
+        let members: &[OpId] = match run.program.kind(op) {
+            OpKind::Collective(collective) => run.links.members(collective),
+            _ => &[],
+        };
+        let together = |peer: &OpId| self.record.trace.event_of(*peer) == self.record.trace.event_of(op);
+        let peer = run.links.peer(op).filter(together);
+        std::iter::once(op).chain(peer).chain(members.iter().copied().filter(move |&member| member != op))
+    }
+
     /// The op that a span stands for, the first of several; of an idle span, the op that waits.
     #[must_use]
     pub fn op_of(&self, row: RowId, span: &Span) -> OpId {
@@ -216,7 +301,9 @@ impl RunData {
 fn rows(lanes: &Lanes) -> Vec<RowId> {
     let is_shown = |compute: bool| lanes.ranks.iter().any(|rank| !row(rank, compute).spans.is_empty());
     let shown: Vec<bool> = [true, false].into_iter().filter(|&compute| is_shown(compute)).collect();
-    lanes.ranks.iter().flat_map(|rank| shown.iter().map(|&compute| RowId { rank: rank.rank, compute })).collect()
+    let shown = shown.as_slice();
+    let of_rank = |rank: Rank| shown.iter().map(move |&compute| RowId { rank, compute, names_rank: compute == shown[0] });
+    lanes.ranks.iter().flat_map(|rank| of_rank(rank.rank)).collect()
 }
 
 fn row_of(lanes: &Lanes, id: RowId) -> &Row {

@@ -2,9 +2,10 @@
 
 use ratatui::layout::Rect;
 
+use super::data::RunData;
 use super::model::{Model, Pane, View};
 use super::panels::timeline;
-use super::picture::Picture;
+use crate::teach;
 
 /// The smallest terminal on which something useful can be shown: columns, rows.
 pub const SMALLEST: (u16, u16) = (60, 18);
@@ -101,9 +102,9 @@ impl Layout {
 
     /// The columns of the time axis, at least 1.
     #[must_use]
-    pub fn axis_width(&self, picture: &Picture) -> u16 {
+    pub fn axis_width(&self, data: &RunData) -> u16 {
         let timeline = self.panes.iter().find(|placed| placed.pane == Pane::Timeline);
-        timeline.map_or(1, |placed| timeline::axis_width(picture, placed.inside().width)).max(1)
+        timeline.map_or(1, |placed| timeline::axis_width(data, placed.inside().width)).max(1)
     }
 
     /// The rows of the timeline's lanes, at least 1.
@@ -133,7 +134,12 @@ fn panes(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
         View::Lessons => lessons(class, body),
         View::Lesson if class >= Class::Large => lesson_beside_picture(model, class, body),
         View::Lesson => lesson_below_picture(model, body),
-        View::Timeline | View::Debugger | View::Links | View::Memory | View::Metrics | View::Waits => timeline_alone(body),
+        View::Timeline => timeline_alone(body),
+        View::Debugger => vec![framed(Pane::Debugger, body)],
+        View::Links => vec![framed(Pane::Links, body)],
+        View::Memory => vec![framed(Pane::Memory, body)],
+        View::Metrics => vec![framed(Pane::Metrics, body)],
+        View::Waits => vec![framed(Pane::Waits, body)],
     };
     if !(model.maximised || class <= Class::Tiny) {
         return all;
@@ -153,24 +159,46 @@ fn lessons(class: Class, body: Rect) -> Vec<Placed> {
     vec![framed(Pane::Lessons, list), framed(Pane::About, rest.0)]
 }
 
-/// The lesson's column never grows beyond 52; below the picture stand the small panes.
+/// The lesson's column never grows beyond 52; below the timeline stand the small panes. What a page shows in place of the timeline takes
+/// all the room beside the text.
 fn lesson_beside_picture(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
     let mut rest = Cut(body);
-    let text = rest.left(if class >= Class::Larger { 52 } else { 42 });
-    let wanted = timeline::wanted_height(model.run.picture.rows.len());
+    let text = framed(Pane::Text, rest.left(if class >= Class::Larger { 52 } else { 42 }));
+    let shown = shown_beside(model);
+    if shown != Pane::Timeline {
+        return vec![text, framed(shown, rest.0)];
+    }
+    let wanted = timeline::wanted_height(model.run.data.rows.len());
     let timeline = rest.top(wanted.saturating_add(2).min(body.height.saturating_sub(10)).max(body.height / 2));
     let held = rest.left(rest.0.width / 2 + 2);
-    vec![framed(Pane::Text, text), framed(Pane::Timeline, timeline), framed(Pane::Held, held), framed(Pane::Selected, rest.0)]
+    vec![text, framed(Pane::Timeline, timeline), framed(Pane::Held, held), framed(Pane::Selected, rest.0)]
 }
 
 fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     let mut rest = Cut(body);
-    let picture = &model.run.picture;
-    let compute = picture.rows.iter().filter(|row| row.compute).count();
-    let timeline = rest.top(timeline::wanted_height(compute).saturating_add(1).min(body.height / 2));
-    let ranks = u16::try_from(picture.ranks).unwrap_or(u16::MAX);
-    let held = rest.top(ranks.saturating_add(1).min(rest.0.height / 2));
+    let shown = shown_beside(model);
+    if shown != Pane::Timeline {
+        let above = rest.top(body.height / 2);
+        return vec![ruled(shown, above), ruled(Pane::Text, rest.0)];
+    }
+    let data = &model.run.data;
+    let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height / 2));
+    let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
+    let held = if data.in_flight.is_empty() { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
+    let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
+}
+
+/// What the page of the lesson shows beside its text.
+fn shown_beside(model: &Model) -> Pane {
+    match model.lesson.page().map(|page| page.view).unwrap_or_default() {
+        teach::View::Timeline => Pane::Timeline,
+        teach::View::Debug => Pane::Debugger,
+        teach::View::Links => Pane::Links,
+        teach::View::Memory => Pane::Memory,
+        teach::View::Metrics => Pane::Metrics,
+        teach::View::Waits => Pane::Waits,
+    }
 }
 
 fn timeline_alone(body: Rect) -> Vec<Placed> {

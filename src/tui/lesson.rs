@@ -1,53 +1,13 @@
-//! A lesson's text: Markdown to pages of blocks, blocks to lines of styled words.
-//!
-//! A thematic break (`---`) begins a page. A block quote that begins with TRY or ASK is a task or a question; in a question
-//! the first paragraph asks, the rest is the answer, which stays hidden until it is asked for. Any other quote says where
-//! to look.
+//! A lesson's page as lines of styled words in any width, and what the Enter key does on it, one thing after the other.
 
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use crate::teach::page::{Item, plain};
+use crate::teach::{Block, Page, Style, Text};
 
 use super::pen::width_of;
 use super::theme::Role;
 
 /// The longest line of lesson text, in columns.
 pub const LINE: u16 = 48;
-
-/// A lesson's text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Document {
-    /// Its pages, at least one.
-    pub pages: Vec<Page>,
-}
-
-/// One page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The first heading on it.
-    pub title: String,
-    /// What stands on it, the title not included.
-    pub blocks: Vec<Block>,
-}
-
-/// A piece of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Block {
-    /// A heading below the page's title.
-    Heading(Vec<Word>),
-    /// Running text.
-    Paragraph(Vec<Word>),
-    /// A list item: its mark (`-`, `2.`), its depth from 0.
-    Item(String, usize, Vec<Word>),
-    /// Lines to be shown as they are.
-    Code(Vec<String>),
-    /// Something to look at.
-    Look(Vec<Word>),
-    /// Something to do.
-    Try(Vec<Word>),
-    /// A question.
-    Ask(Vec<Word>),
-    /// The answer to the question before it.
-    Answer(Vec<Word>),
-}
 
 /// A word with its role; `glued` to the word before it, without a blank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,68 +23,126 @@ pub struct Word {
 /// One line on the screen.
 pub type Line = Vec<Word>;
 
-impl Document {
-    /// The pages of a Markdown text.
-    #[must_use]
-    pub fn parse(markdown: &str) -> Self {
-        let mut reader = Reader::default();
-        for event in Parser::new_ext(markdown, Options::empty()) {
-            reader.take(event);
-        }
-        reader.end_page();
-        if reader.document.pages.is_empty() {
-            reader.document.pages.push(Page::default());
-        }
-        reader.document
+/// A page in a width.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Laid {
+    /// Its lines, the title not included.
+    pub lines: Vec<Line>,
+    /// Lines down to the end of what was done last, or of what is to be done if nothing was.
+    pub reached: usize,
+}
+
+/// What Enter does on a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Runs the page's scenario with this key set to this value.
+    Set {
+        /// The key: `batch.micro_batches`.
+        key: &'a str,
+        /// The value.
+        value: &'a str,
+    },
+    /// Shows an answer.
+    Answer,
+}
+
+/// What Enter does on `page`, in order: each value of a TRY, each answer.
+pub fn actions(page: &Page) -> impl Iterator<Item = Action<'_>> {
+    page.blocks.iter().flat_map(of_block)
+}
+
+fn of_block(block: &Block) -> Vec<Action<'_>> {
+    match block {
+        Block::Try { key, values, .. } => values.iter().map(|value| Action::Set { key, value }).collect(),
+        Block::Ask { .. } => vec![Action::Answer],
+        _ => Vec::new(),
     }
 }
 
-impl Page {
-    /// The page's lines at `width` columns; answers only if they were asked for.
-    #[must_use]
-    pub fn lines(&self, width: u16, answered: bool) -> Vec<Line> {
-        let mut lines = Vec::new();
-        let mut previous: Option<&Block> = None;
-        for block in &self.blocks {
-            let hidden = matches!(block, Block::Answer(_)) && !answered;
-            let list = |block: &Block| matches!(block, Block::Item(..));
-            if previous.is_some_and(|previous| !(list(previous) && list(block))) && !hidden {
+/// The page at `width` columns when the first `done` of its actions were taken: answers that were asked for are shown, and behind the
+/// block that comes next stands what Enter does.
+#[must_use]
+pub fn lay(page: &Page, width: u16, done: usize) -> Laid {
+    let mut laid = Laid::default();
+    let mut before = 0;
+    for block in &page.blocks {
+        if !laid.lines.is_empty() {
+            laid.lines.push(Line::new());
+        }
+        let actions = of_block(block);
+        let taken = done.saturating_sub(before).min(actions.len());
+        laid.lines.extend(lines(block, width, taken > 0));
+        if let Some(next) = actions.get(taken).filter(|_| done == before + taken) {
+            laid.lines.extend(wrapped(&[quiet(&hint(next))], width, INDENT, INDENT));
+        }
+        if taken > 0 || (done == 0 && before == 0 && !actions.is_empty()) {
+            laid.reached = laid.lines.len();
+        }
+        before += actions.len();
+    }
+    laid
+}
+
+const INDENT: &str = "     ";
+
+fn hint(action: &Action) -> String {
+    match action {
+        Action::Set { key, value } => format!("(Enter: {key} = {value})"),
+        Action::Answer => "(Enter shows the answer)".to_owned(),
+    }
+}
+
+fn lines(block: &Block, width: u16, answered: bool) -> Vec<Line> {
+    match block {
+        Block::Paragraph(text) => wrapped(&words(text), width, "", ""),
+        Block::List(items) => items.iter().flat_map(|item| list_item(item, width)).collect(),
+        Block::Code(code) => code.iter().map(|line| vec![word("  ", Role::Text), glued(line, Role::Code)]).collect(),
+        Block::Table { head, rows } => table(head, rows),
+        Block::Look(texts) => paragraphs(texts, width, "LOOK "),
+        Block::Try { text, .. } => paragraphs(text, width, "TRY  "),
+        Block::Ask { question, answer } => {
+            let mut lines = paragraphs(question, width, "ASK  ");
+            if answered {
                 lines.push(Line::new());
+                lines.extend(paragraphs(answer, width, INDENT));
             }
-            if !hidden {
-                lines.extend(block.lines(width));
-                previous = Some(block);
-            }
+            lines
         }
-        if !answered && self.asks() {
-            lines.extend(wrapped(&[word("(Enter shows the answer)", Role::Quiet)], width, "     ", "     "));
-        }
-        lines
-    }
-
-    /// Whether an answer is hidden here.
-    #[must_use]
-    pub fn asks(&self) -> bool {
-        self.blocks.iter().any(|block| matches!(block, Block::Answer(_)))
     }
 }
 
-impl Block {
-    fn lines(&self, width: u16) -> Vec<Line> {
-        match self {
-            Self::Heading(words) | Self::Paragraph(words) => wrapped(words, width, "", ""),
-            Self::Item(mark, depth, words) => {
-                let indent = "  ".repeat(*depth);
-                let rest = " ".repeat(indent.len() + mark.len() + 1);
-                wrapped(words, width, &format!("{indent}{mark} "), &rest)
-            }
-            Self::Code(lines) => lines.iter().map(|line| vec![word("  ", Role::Text), glued(line, Role::Code)]).collect(),
-            Self::Look(words) => wrapped(words, width, "> ", "  "),
-            Self::Try(words) => wrapped(words, width, "TRY  ", "     "),
-            Self::Ask(words) => wrapped(words, width, "ASK  ", "     "),
-            Self::Answer(words) => wrapped(words, width, "     ", "     "),
-        }
-    }
+fn list_item(item: &Item, width: u16) -> Vec<Line> {
+    let rest = " ".repeat(item.mark.len() + 1);
+    wrapped(&words(&item.text), width, &format!("{} ", item.mark), &rest)
+}
+
+fn paragraphs(texts: &[Text], width: u16, first: &str) -> Vec<Line> {
+    let begins = |place| if place == 0 { first } else { INDENT };
+    texts.iter().enumerate().flat_map(|(place, text)| wrapped(&words(text), width, begins(place), INDENT)).collect()
+}
+
+/// Columns as wide as their widest cell, two blanks between them; the head is strong.
+fn table(head: &[Text], rows: &[Vec<Text>]) -> Vec<Line> {
+    let all = || std::iter::once(head).chain(rows.iter().map(Vec::as_slice));
+    let widest = |column: usize| all().filter_map(|row| row.get(column)).map(|cell| width_of(&plain(cell))).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(|column| usize::from(widest(column))).collect();
+    let line = |(place, row): (usize, &[Text])| {
+        let role = if place == 0 { Role::Strong } else { Role::Text };
+        let padded = |(cell, &width): (&Text, &usize)| glued(&format!("{:width$}  ", plain(cell)), role);
+        row.iter().zip(&widths).map(padded).collect()
+    };
+    all().enumerate().map(line).collect()
+}
+
+/// The words of a lesson with the roles of the screen.
+fn words(text: &Text) -> Vec<Word> {
+    let role = |style| match style {
+        Style::Plain => Role::Text,
+        Style::Emphasis => Role::Emphasis,
+        Style::Strong => Role::Strong,
+        Style::Code => Role::Code,
+    };
+    text.iter().map(|word| Word { text: word.text.clone(), role: role(word.style), glued: word.glued }).collect()
 }
 
 /// Words in lines of at most `width` columns, the first beginning with `first`, the others with `rest`.
@@ -132,7 +150,7 @@ fn wrapped(words: &[Word], width: u16, first: &str, rest: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = vec![word(first, Role::Strong)];
     let mut used = width_of(first);
-    for unit in units(words) {
+    for unit in words.chunk_by(|_, next| next.glued) {
         let length: u16 = unit.iter().map(|word| width_of(&word.text)).sum();
         let begins = line.len() == 1;
         if !begins && used + 1 + length > width {
@@ -149,214 +167,72 @@ fn wrapped(words: &[Word], width: u16, first: &str, rest: &str) -> Vec<Line> {
     lines
 }
 
-/// Words that must stay together.
-fn units(words: &[Word]) -> impl Iterator<Item = &[Word]> {
-    words.chunk_by(|_, next| next.glued)
+/// A running text as lines of at most `width` columns.
+#[must_use]
+pub fn text_lines(text: &str, width: u16, role: Role) -> Vec<Line> {
+    let words: Vec<Word> = text.split_whitespace().map(|text| word(text, role)).collect();
+    wrapped(&words, width, "", "")
+}
+
+/// Words as one string.
+#[must_use]
+pub fn plain_line(words: &[Word]) -> String {
+    words.iter().map(|word| word.text.as_str()).collect()
 }
 
 fn word(text: &str, role: Role) -> Word {
     Word { text: text.to_owned(), role, glued: false }
 }
 
+fn quiet(text: &str) -> Word {
+    word(text, Role::Quiet)
+}
+
 fn glued(text: &str, role: Role) -> Word {
     Word { text: text.to_owned(), role, glued: true }
-}
-
-/// Gathers blocks from the parser's events.
-#[derive(Default)]
-struct Reader {
-    document: Document,
-    page: Page,
-    words: Vec<Word>,
-    /// The roles of the open inline tags.
-    roles: Vec<Role>,
-    /// The last text ended without a blank.
-    touching: bool,
-    /// The open lists: the number of the next item, or none for bullets.
-    lists: Vec<Option<u64>>,
-    /// The mark of the open item.
-    item: Option<(String, usize)>,
-    /// The paragraphs of the open quote.
-    quote: Option<Vec<Vec<Word>>>,
-    code: Option<String>,
-}
-
-impl Reader {
-    fn take(&mut self, event: Event<'_>) {
-        match event {
-            Event::Start(tag) => self.start(&tag),
-            Event::End(tag) => self.end(tag),
-            Event::Text(text) => match &mut self.code {
-                Some(code) => code.push_str(&text),
-                None => self.text(&text, self.roles.last().copied().unwrap_or(Role::Text)),
-            },
-            Event::Code(text) => self.code_word(&text),
-            Event::SoftBreak | Event::HardBreak => self.touching = false,
-            Event::Rule => self.end_page(),
-            _ => {}
-        }
-    }
-
-    fn start(&mut self, tag: &Tag<'_>) {
-        match tag {
-            Tag::Strong | Tag::Link { .. } => self.roles.push(Role::Strong),
-            Tag::Emphasis => self.roles.push(Role::Emphasis),
-            Tag::List(first) => {
-                self.end_block();
-                self.lists.push(*first);
-            }
-            Tag::Item => {
-                let depth = self.lists.len().saturating_sub(1);
-                let mark = match self.lists.last_mut() {
-                    Some(Some(number)) => {
-                        *number += 1;
-                        format!("{}.", *number - 1)
-                    }
-                    _ => "-".to_owned(),
-                };
-                self.item = Some((mark, depth));
-            }
-            Tag::BlockQuote(_) => self.quote = Some(Vec::new()),
-            Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented) => self.code = Some(String::new()),
-            Tag::Paragraph | Tag::Heading { .. } => self.touching = false,
-            _ => {}
-        }
-    }
-
-    fn end(&mut self, tag: TagEnd) {
-        match tag {
-            TagEnd::Strong | TagEnd::Emphasis | TagEnd::Link => _ = self.roles.pop(),
-            TagEnd::Heading(_) => self.end_heading(),
-            TagEnd::Paragraph | TagEnd::Item => self.end_block(),
-            TagEnd::List(_) => _ = self.lists.pop(),
-            TagEnd::BlockQuote(_) => self.end_quote(),
-            TagEnd::CodeBlock => {
-                let lines = self.code.take().unwrap_or_default();
-                self.page.blocks.push(Block::Code(lines.lines().map(str::to_owned).collect()));
-            }
-            _ => {}
-        }
-    }
-
-    /// Splits a text into words and remembers which touch their neighbours.
-    fn text(&mut self, text: &str, role: Role) {
-        for (index, piece) in text.split_whitespace().enumerate() {
-            let touches = index == 0 && self.touching && !text.starts_with(char::is_whitespace);
-            self.words.push(Word { text: piece.to_owned(), role, glued: touches });
-        }
-        if !text.is_empty() {
-            self.touching = !text.ends_with(char::is_whitespace);
-        }
-    }
-
-    /// Code is one word: it is not broken across lines.
-    fn code_word(&mut self, text: &str) {
-        self.words.push(Word { text: text.to_owned(), role: Role::Code, glued: self.touching });
-        self.touching = true;
-    }
-
-    fn end_heading(&mut self) {
-        let words = std::mem::take(&mut self.words);
-        if self.page.title.is_empty() && self.page.blocks.is_empty() {
-            self.page.title = plain(&words);
-        } else {
-            let strong = words.into_iter().map(|word| Word { role: Role::Strong, ..word }).collect();
-            self.page.blocks.push(Block::Heading(strong));
-        }
-    }
-
-    fn end_block(&mut self) {
-        self.touching = false;
-        if self.words.is_empty() {
-            return;
-        }
-        let words = std::mem::take(&mut self.words);
-        match (&mut self.quote, self.item.take()) {
-            (Some(paragraphs), _) => paragraphs.push(words),
-            (None, Some((mark, depth))) => self.page.blocks.push(Block::Item(mark, depth, words)),
-            (None, None) => self.page.blocks.push(Block::Paragraph(words)),
-        }
-    }
-
-    fn end_quote(&mut self) {
-        let mut paragraphs = self.quote.take().unwrap_or_default().into_iter();
-        let Some(mut first) = paragraphs.next() else { return };
-        let keyword = first.first().map(|word| word.text.trim_end_matches(':').to_owned()).unwrap_or_default();
-        let rest: fn(Vec<Word>) -> Block = match keyword.as_str() {
-            "TRY" => Block::Try,
-            "ASK" => Block::Answer,
-            _ => Block::Look,
-        };
-        if matches!(keyword.as_str(), "TRY" | "ASK") {
-            first.remove(0);
-        }
-        self.page.blocks.push(if keyword == "ASK" { Block::Ask(first) } else { rest(first) });
-        self.page.blocks.extend(paragraphs.map(rest));
-    }
-
-    fn end_page(&mut self) {
-        self.end_block();
-        if self.page != Page::default() {
-            self.document.pages.push(std::mem::take(&mut self.page));
-        }
-    }
-}
-
-/// Words as one string.
-#[must_use]
-pub fn plain(words: &[Word]) -> String {
-    let mut text = String::new();
-    for word in words {
-        if !word.glued && !text.is_empty() {
-            text.push(' ');
-        }
-        text.push_str(&word.text);
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::teach::Library;
 
-    const LESSON: &str = "# Why backward goes first
-
-A stage that has **started** `p` forwards must hold *p* sets of activations, (see `r0`).
+    const PAGE: &str = "A stage that has **started** `p` forwards must hold *p* sets of activations, (see `r0`).
 
 - one
 - two that is long enough to be broken
-  1. inner
 
-> Look at r0.
+| N | long head |
+|---|---|
+| 12 | x |
 
-> **TRY** press `o` and set 16.
+> LOOK at r0.
 
-> ASK: which rank holds the fewest?
->
+> TRY `batch.micro_batches = 4, 16`: does it grow?
+
+> ASK which rank holds the fewest?
+> ANSWER
 > The last one: it starts its backward at once.
-
----
-
-## Second
-
-    code  as is
 ";
 
-    fn page_text(page: &Page, width: u16, answered: bool) -> String {
-        page.lines(width, answered).iter().map(|line| plain(line).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    fn page() -> Page {
+        let front = "+++\ntitle = \"T\"\nnumber = 1\nmodule = \"M\"\nminutes = 1\ngoal = \"G\"\nview = \"timeline\"\nknobs = [{ key = \
+                     \"batch.micro_batches\", values = [4, 16] }]\n+++\n# Title\n\n";
+        let folder = crate::teach::lesson::Folder {
+            name: "01-t".into(),
+            origin: crate::teach::Origin::Shipped,
+            lesson: format!("{front}{PAGE}"),
+            scenarios: vec![crate::teach::ScenarioText { name: "scenario.toml".into(), text: String::new() }],
+        };
+        crate::teach::Lesson::parse(folder).expect("a lesson").pages.remove(0)
     }
 
-    #[test]
-    fn a_page_becomes_lines() {
-        let document = Document::parse(LESSON);
-        assert_eq!(document.pages.len(), 2);
-        assert_eq!(document.pages[0].title, "Why backward goes first");
-        assert_eq!(page_text(&document.pages[0], 30, false), FIRST);
-        assert_eq!(document.pages[1].title, "Second");
-        assert_eq!(page_text(&document.pages[1], 30, false), "  code  as is");
+    fn shown(width: u16, done: usize) -> String {
+        let laid = lay(&page(), width, done);
+        laid.lines.iter().map(|line| plain_line(line).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
-    const FIRST: &str = "\
+    const FRESH: &str = "\
 A stage that has started p
 forwards must hold p sets of
 activations, (see r0).
@@ -364,42 +240,58 @@ activations, (see r0).
 - one
 - two that is long enough to
   be broken
-  1. inner
 
-> Look at r0.
+N   long head
+12  x
 
-TRY  press o and set 16.
+LOOK at r0.
+
+TRY  batch.micro_batches = 4, 16:
+     does it grow?
+     (Enter:
+     batch.micro_batches = 4)
 
 ASK  which rank holds the
-     fewest?
-     (Enter shows the answer)";
+     fewest?";
 
     #[test]
-    fn an_answer_is_hidden_until_it_is_asked_for() {
-        let document = Document::parse(LESSON);
-        let page = &document.pages[0];
-        assert!(page.asks());
-        assert!(!page_text(page, 40, false).contains("at once"));
-        assert!(page_text(page, 40, true).contains("at once"));
-        assert!(!page_text(page, 40, true).contains("(Enter"));
+    fn a_page_becomes_lines() {
+        assert_eq!(shown(30, 0), FRESH);
+    }
+
+    #[test]
+    fn enter_does_one_thing_after_the_other() {
+        let page = page();
+        let expected = [
+            Action::Set { key: "batch.micro_batches", value: "4" },
+            Action::Set { key: "batch.micro_batches", value: "16" },
+            Action::Answer,
+        ];
+        assert!(actions(&page).eq(expected));
+        let hints = ["micro_batches = 4)", "micro_batches = 16)", "(Enter shows the answer)"];
+        for (done, hint) in hints.into_iter().enumerate() {
+            assert!(shown(60, done).contains(hint), "{done}");
+            assert!(!shown(60, done).contains("at once"), "{done}: the answer is hidden");
+        }
+        assert!(shown(60, 3).contains("at once") && !shown(60, 3).contains("(Enter"));
+        assert!(lay(&page, 60, 3).reached > lay(&page, 60, 1).reached);
     }
 
     #[test]
     fn no_line_exceeds_the_width_unless_a_word_does() {
-        let document = Document::parse(LESSON);
-        for width in 22..60 {
-            for line in document.pages[0].lines(width, true) {
-                assert!(width_of(&plain(&line)) <= width, "{width}: {}", plain(&line));
+        for lesson in Library::shipped().lessons() {
+            for (page, width) in lesson.pages.iter().flat_map(|page| (33..60).map(move |width| (page, width))) {
+                for line in lay(page, width, usize::MAX).lines {
+                    assert!(width_of(plain_line(&line).trim_end()) <= width, "{width}: {}", plain_line(&line));
+                }
             }
         }
     }
 
     #[test]
-    fn any_text_has_a_page() {
-        for text in ["", "---", "# ", "> ", "- ", "> ASK", "```\n", "<b>x</b>", "\u{0}"] {
-            let document = Document::parse(text);
-            assert!(!document.pages.is_empty(), "{text:?}");
-            document.pages.iter().for_each(|page| _ = page.lines(0, true));
+    fn any_width_is_laid_out() {
+        for width in 0..20 {
+            assert!(!lay(&page(), width, 2).lines.is_empty());
         }
     }
 }

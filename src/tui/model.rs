@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::units::Ticks;
+use crate::base::{OpId, Rank, Ticks};
+use crate::observe::export::Format;
+use crate::observe::rows::Span;
+use crate::teach::lesson::SCENARIO;
+use crate::teach::{Lesson, Library, Origin, Page};
 
 use super::axis::Window;
-use super::coverage::Coverage;
+use super::data::{Position, RowId, RunData, Values};
 use super::glyphs::Tier;
-use super::lesson::Document;
-use super::picture::{Picture, Row, Span};
 use super::theme::Theme;
 
 /// A whole screen.
@@ -48,6 +50,16 @@ pub enum Pane {
     Held,
     /// What is under the cursor.
     Selected,
+    /// The ranks' programs.
+    Debugger,
+    /// Links and collectives.
+    Links,
+    /// Memory over time.
+    Memory,
+    /// Where the time goes.
+    Metrics,
+    /// Who waits for whom.
+    Waits,
 }
 
 /// Everything the screen knows.
@@ -65,26 +77,36 @@ pub struct Model {
     pub view: View,
     /// The place of the pane that has the focus, for each view.
     pub focus: [usize; 8],
+    /// Lines scrolled away from the top of the view's own panel, for each view.
+    pub scroll: [usize; 8],
     /// One pane alone.
     pub maximised: bool,
     /// The lessons to choose from.
     pub shelf: Shelf,
     /// The lesson that is open.
     pub lesson: LessonModel,
+    /// What is to be run: the scenario with its knobs as the learner has turned them.
+    pub setup: Setup,
     /// The run that is shown.
     pub run: RunModel,
+    /// The run that was asked for and has not come yet.
+    pub asked: Option<Asked>,
+    /// Runs that were asked for so far: the number of the last one.
+    pub requests: u64,
+    /// What the focus rank's buffers hold where the learner stands, once the session has answered.
+    pub values: Option<Arc<Values>>,
+    /// The values that were asked for last.
+    pub looked: Option<Look>,
     /// Where in the run.
-    pub now: Now,
+    pub now: Position,
     /// Playing, and how fast.
     pub player: Player,
     /// What of the timeline is shown.
     pub timeline: TimelineModel,
     /// Events at which a continued run stops.
-    pub breaks: BTreeSet<u32>,
+    pub breaks: BTreeSet<usize>,
     /// Places to come back to, by letter.
-    pub marks: BTreeMap<char, (Now, Cursor)>,
-    /// The scenario's knobs.
-    pub knobs: Vec<Knob>,
+    pub marks: BTreeMap<char, (Position, Cursor)>,
     /// What lies over the view.
     pub overlay: Overlay,
     /// The first key of two.
@@ -98,64 +120,76 @@ pub struct Model {
 /// The list of lessons.
 #[derive(Clone, Debug, Default)]
 pub struct Shelf {
-    /// The lessons in their order.
-    pub lessons: Vec<Listed>,
-    /// The selected one.
+    /// The lessons, and those that could not be read.
+    pub library: Arc<Library>,
+    /// The selected one; behind the lessons come the broken ones.
     pub selected: usize,
 }
 
-/// One line in the list of lessons.
-#[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// The lesson's number in the course.
-    pub number: u32,
-    /// Its folder's name.
-    pub name: String,
-    /// Its title.
-    pub title: String,
-    /// The chapter it belongs to.
-    pub chapter: String,
-    /// What it is about, Markdown.
-    pub about: String,
-}
-
 /// The open lesson.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LessonModel {
-    /// Its number and title: `11 1F1B`.
-    pub title: String,
-    /// Its pages.
-    pub document: Arc<Document>,
+    /// The lesson; without pages where a scenario of the learner's own is open.
+    pub lesson: Arc<Lesson>,
     /// The page that is shown.
     pub page: usize,
     /// The first line of the page that is shown.
     pub scroll: usize,
-    /// Pages whose answer is shown.
-    pub answered: BTreeSet<usize>,
+    /// How many of a page's actions were taken, by page.
+    pub done: BTreeMap<usize, usize>,
+}
+
+/// A scenario with its changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Its file's name, for problems.
+    pub name: String,
+    /// Its TOML.
+    pub text: Arc<str>,
+    /// What was changed: (key, value) as behind `--set`.
+    pub changes: Vec<(String, String)>,
 }
 
 /// The run that is shown.
 #[derive(Clone, Debug)]
 pub struct RunModel {
-    /// Rows, spans, events.
-    pub picture: Arc<Picture>,
-    /// How much of any stretch each kind covers.
-    pub coverage: Arc<Coverage>,
-    /// What the top right corner says: `MODEL clock`, `4 ranks`, `mb=8`.
-    pub facts: Vec<String>,
-    /// Micro-batches held, a step function per rank: (tick, count from it on).
-    pub held: Arc<Vec<Vec<(u64, u32)>>>,
-    /// Knobs were changed and the run is still the old one.
-    pub stale: bool,
+    /// The run.
+    pub data: Arc<RunData>,
+    /// Its request's number.
+    pub number: u64,
+    /// What was run.
+    pub setup: Setup,
 }
 
-/// A place in the run: the position is the event number, the time belongs to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+/// A run that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number.
+    pub number: u64,
+    /// Where to stand in it.
+    pub landing: Landing,
+}
+
+/// Where to stand in a new run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// Where the page of the lesson says, otherwise at the start.
+    Page,
+    /// As near as possible to where the learner stood.
+    Keep,
+    /// At the start.
+    Start,
+}
+
+/// Which values: of which run, where, of which rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The run's number.
+    pub number: u64,
     /// Events that have happened.
-    pub event: u32,
-    /// The time.
-    pub time: Ticks,
+    pub event: usize,
+    /// The rank.
+    pub rank: Rank,
 }
 
 /// Playing.
@@ -172,7 +206,7 @@ pub struct Player {
 /// A place in the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// A row of the picture.
+    /// A place in [`RunData::rows`].
     pub row: usize,
     /// A tick.
     pub time: u64,
@@ -187,19 +221,6 @@ pub struct TimelineModel {
     pub window: Option<Window>,
     /// The first shown row.
     pub first_row: usize,
-}
-
-/// One thing about the scenario that can be turned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Knob {
-    /// The scenario's key: `pipeline.schedule`.
-    pub key: String,
-    /// What it is, in words.
-    pub label: String,
-    /// What it is now.
-    pub value: String,
-    /// What it may be, in order.
-    pub choices: Vec<String>,
 }
 
 /// What lies over the view.
@@ -227,12 +248,24 @@ pub enum Overlay {
         /// What was typed.
         text: String,
     },
-    /// The knobs, with values that are not applied yet.
+    /// The scenario's knobs.
     Knobs {
         /// The chosen knob.
         selected: usize,
-        /// A value for each knob.
-        values: Vec<String>,
+        /// What is wrong with the last turn; empty if nothing is.
+        problem: String,
+    },
+    /// What is wrong with a scenario.
+    Problem {
+        /// Its problems, as the command line prints them.
+        text: String,
+    },
+    /// Why the op under the cursor had to wait.
+    Why {
+        /// Sentences, from the op to the cause.
+        text: String,
+        /// The first shown line.
+        scroll: usize,
     },
     /// The breakpoints.
     Breaks {
@@ -257,13 +290,13 @@ pub enum Prefix {
     GoToMark,
 }
 
-/// The formats a run can be exported to.
-pub const EXPORT_FORMATS: [(&str, &str); 5] = [
-    ("svg", "the picture, for a page"),
-    ("perfetto", "a trace for ui.perfetto.dev"),
-    ("json", "the run as one document"),
-    ("text", "the picture in plain characters"),
-    ("csv", "one line per op"),
+/// The forms a run can be exported in, and what each is for.
+pub const EXPORTS: [(Format, &str); 5] = [
+    (Format::Svg, "the picture, for a page"),
+    (Format::Perfetto, "a trace for ui.perfetto.dev"),
+    (Format::Json, "the run's numbers as one document"),
+    (Format::Text, "the picture in plain characters, and a summary"),
+    (Format::Csv, "one line per op"),
 ];
 
 impl View {
@@ -290,7 +323,7 @@ impl View {
 impl Model {
     /// The list of lessons on a terminal of `size`, nothing opened yet.
     #[must_use]
-    pub fn new(size: (u16, u16), theme: Theme, tier: Tier, lessons: Vec<Listed>) -> Self {
+    pub fn new(size: (u16, u16), theme: Theme, tier: Tier, library: Library) -> Self {
         Self {
             size,
             theme,
@@ -298,16 +331,21 @@ impl Model {
             dirty: true,
             view: View::Lessons,
             focus: [0; 8],
+            scroll: [0; 8],
             maximised: false,
-            shelf: Shelf { lessons, selected: 0 },
-            lesson: LessonModel::default(),
-            run: RunModel::empty(),
-            now: Now::default(),
+            shelf: Shelf { library: Arc::new(library), selected: 0 },
+            lesson: LessonModel::of(Arc::new(no_lesson())),
+            setup: Setup::default(),
+            run: RunModel { data: Arc::new(RunData::empty()), number: 0, setup: Setup::default() },
+            asked: None,
+            requests: 0,
+            values: None,
+            looked: None,
+            now: Position::default(),
             player: Player { on: false, speed: 0, rest: 0 },
             timeline: TimelineModel::default(),
             breaks: BTreeSet::new(),
             marks: BTreeMap::new(),
-            knobs: Vec::new(),
             overlay: Overlay::None,
             prefix: None,
             sought: String::new(),
@@ -328,33 +366,105 @@ impl Model {
 
     /// The row under the cursor.
     #[must_use]
-    pub fn cursor_row(&self) -> Option<&Row> {
-        self.run.picture.rows.get(self.timeline.cursor.row)
+    pub fn cursor_row(&self) -> Option<RowId> {
+        self.run.data.rows.get(self.timeline.cursor.row).copied()
     }
 
-    /// The span under the cursor.
+    /// The span under the cursor, with its place in the row.
     #[must_use]
-    pub fn cursor_span(&self) -> Option<&Span> {
-        self.cursor_row().and_then(|row| row.span_at(self.timeline.cursor.time))
+    pub fn cursor_span(&self) -> Option<(usize, &Span)> {
+        let row = self.run.data.row(self.cursor_row()?);
+        let place = row.place_at(Ticks(self.timeline.cursor.time))?;
+        Some((place, &row.spans[place]))
+    }
+
+    /// The op under the cursor; where nothing runs, the op that waits.
+    #[must_use]
+    pub fn cursor_op(&self) -> Option<OpId> {
+        let (_, span) = self.cursor_span()?;
+        Some(self.run.data.op_of(self.cursor_row()?, span))
     }
 
     /// The rank that `n` steps: the one under the cursor.
     #[must_use]
-    pub fn focus_rank(&self) -> u32 {
-        self.cursor_row().map_or(0, |row| row.rank)
+    pub fn focus_rank(&self) -> Rank {
+        self.cursor_row().map_or(Rank(0), |row| row.rank)
     }
 }
 
-impl RunModel {
-    /// No run yet.
+impl LessonModel {
+    /// A lesson at its first page.
     #[must_use]
-    pub fn empty() -> Self {
-        Self::new(Arc::new(Picture::empty()), Arc::default(), Vec::new(), Arc::default())
+    pub fn of(lesson: Arc<Lesson>) -> Self {
+        Self { lesson, page: 0, scroll: 0, done: BTreeMap::new() }
     }
 
-    /// A run to show.
+    /// The page that is shown.
     #[must_use]
-    pub fn new(picture: Arc<Picture>, coverage: Arc<Coverage>, facts: Vec<String>, held: Arc<Vec<Vec<(u64, u32)>>>) -> Self {
-        Self { picture, coverage, facts, held, stale: false }
+    pub fn page(&self) -> Option<&Page> {
+        self.lesson.pages.get(self.page)
+    }
+
+    /// How many of the page's actions were taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.done.get(&self.page).copied().unwrap_or(0)
+    }
+
+    /// Its number and title: `11  1F1B`.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        if self.lesson.number == 0 { self.lesson.title.clone() } else { format!("{}  {}", self.lesson.number, self.lesson.title) }
+    }
+}
+
+impl Setup {
+    /// The scenario `name` of `lesson`, unchanged.
+    #[must_use]
+    pub fn of(lesson: &Lesson, name: &str) -> Self {
+        let text = lesson.scenario(name).map_or("", |scenario| scenario.text.as_str());
+        Self { name: name.to_owned(), text: text.into(), changes: Vec::new() }
+    }
+
+    /// The same with `key` set to `value`.
+    #[must_use]
+    pub fn with(&self, key: &str, value: &str) -> Self {
+        let mut changed = self.clone();
+        match changed.changes.iter_mut().find(|change| change.0 == key) {
+            Some(change) => value.clone_into(&mut change.1),
+            None => changed.changes.push((key.to_owned(), value.to_owned())),
+        }
+        changed
+    }
+
+    /// The changes as behind `--set`.
+    #[must_use]
+    pub fn overrides(&self) -> Vec<String> {
+        self.changes.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+}
+
+/// What is open before anything is.
+fn no_lesson() -> Lesson {
+    own_lesson("", "")
+}
+
+/// A lesson without pages, for a scenario of the learner's own.
+#[must_use]
+pub fn own_lesson(title: &str, text: &str) -> Lesson {
+    let scenario = crate::teach::ScenarioText { name: SCENARIO.to_owned(), text: text.to_owned() };
+    Lesson {
+        name: title.to_owned(),
+        origin: Origin::Shipped,
+        number: 0,
+        title: title.to_owned(),
+        module: String::new(),
+        minutes: 0,
+        goal: String::new(),
+        view: crate::teach::View::default(),
+        knobs: Vec::new(),
+        sources: Vec::new(),
+        pages: Vec::new(),
+        scenarios: vec![scenario],
     }
 }

@@ -1,10 +1,14 @@
 //! From the model to the screen. Pure: the same model draws the same cells.
 
+use crate::base::Ticks;
 use ratatui::buffer::Buffer;
 
+use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
-use super::panels::{chrome, held, popup, selected, shelf, text, timeline};
+use super::panels::{
+    chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits,
+};
 use super::pen::Pen;
 use super::theme::Role;
 
@@ -62,6 +66,11 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             selected::draw(model, &mut inside);
             selected::title(model)
         }
+        Pane::Debugger => run_panel(model, focus, "Debugger", debugger::draw, &mut inside),
+        Pane::Links => run_panel(model, focus, "Links", links::draw, &mut inside),
+        Pane::Memory => run_panel(model, focus, "Memory", memory::draw, &mut inside),
+        Pane::Metrics => run_panel(model, focus, "Metrics", metrics::draw, &mut inside),
+        Pane::Waits => run_panel(model, focus, "Waits", waits::draw, &mut inside),
     };
     let mut around = pen.part(placed.area);
     if placed.ruled {
@@ -69,4 +78,29 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
     } else {
         around.framed(&title, focus);
     }
+}
+
+/// A panel that knows the run and where the learner stands, nothing else.
+fn run_panel(
+    model: &Model,
+    focused: bool,
+    name: &str,
+    draw: fn(&RunData, &PanelView<'_>, &mut Pen<'_>),
+    pen: &mut Pen<'_>,
+) -> String {
+    let data = &*model.run.data;
+    let view = PanelView {
+        position: model.now,
+        focus: model.focus_rank(),
+        op: model.cursor_op(),
+        cursor: Ticks(model.timeline.cursor.time),
+        scroll: model.scroll[model.view as usize],
+        focused,
+        breaks: &model.breaks,
+        values: model.values.as_deref(),
+    };
+    if data.ranks() > 0 {
+        draw(data, &view, pen);
+    }
+    format!("{name}  event {}  t={}", model.now.event, data.clock().show(model.now.time))
 }

@@ -82,6 +82,6 @@ fn a_folder_that_cannot_be_read_is_a_problem() {
 #[test]
 fn scenarios_ship_too() {
     let names: Vec<String> = scenarios().map(|scenario| scenario.name).collect();
-    assert!(names.contains(&"1f1b.toml".to_owned()), "{names:?}");
+    assert!(names.contains(&"1f1b-p4m8.toml".to_owned()), "{names:?}");
     assert!(scenarios().all(|scenario| !scenario.text.is_empty()));
 }

@@ -1,5 +1,7 @@
 //! What the lessons' pages say about their runs, held against the runs.
 
+use std::collections::BTreeMap;
+
 use ranklab::base::Rank;
 use ranklab::lab::{Lab, Run, Verdict};
 use ranklab::program::OpKind;
@@ -63,21 +65,21 @@ const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
         "12.69 us, equal, most sent 3",
     ),
     ("4", "scenario.toml", &[], "5 buckets"),
-    ("4", "scenario.toml", &["data_parallel.bucket_mib=25"], "1 buckets"),
+    ("4", "scenario.toml", &["data_parallel.bucket_mib=25"], "2 buckets, last 850.5 KiB of 914.5 KiB"),
     ("4", "scenario.toml", &["data_parallel.bucket_mib=0.1"], "8 buckets"),
     ("4", "gpt2.toml", &[], "13 buckets, last 168.27 MiB of 474.7 MiB"),
-    ("4", "gpt2.toml", &["model.parameter_dtype=bf16"], "7 buckets, last 97.68 MiB of 237.35 MiB"),
+    ("4", "gpt2.toml", &["model.parameter_dtype=bf16"], "7 buckets, last 97.66 MiB of 237.35 MiB"),
     ("4", "skip.toml", &[], "deadlocked, r0 waits for r1"),
-    ("4", "wrong.toml", &[], "wrong, all-reduce bucket1"),
+    ("4", "wrong.toml", &[], "wrong, all-reduce bucket1, loss falls"),
     ("10", "scenario.toml", &[], "96u, equal"),
-    ("10", "gpipe.toml", &[], "33u, equal"),
-    ("10", "gpipe.toml", &["batch.micro_batches=16"], "57u, equal"),
+    ("10", "gpipe.toml", &[], "33u, equal, peaks 8 8 8 8"),
+    ("10", "gpipe.toml", &["batch.micro_batches=16"], "57u, equal, peaks 16 16 16 16"),
     ("10", "slow.toml", &[], "57u, equal"),
-    ("11", "scenario.toml", &[], "33u, equal"),
+    ("11", "scenario.toml", &[], "33u, equal, peaks 4 3 2 1"),
     ("11", "gpipe.toml", &[], "33u, equal"),
     ("11", "scenario.toml", &["batch.micro_batches=16"], "57u, equal"),
-    ("11", "scenario.toml", &["batch.micro_batches=32"], "105u, equal"),
-    ("11", "scenario.toml", &["parallel.pipeline=8"], "45u, equal"),
+    ("11", "scenario.toml", &["batch.micro_batches=32"], "105u, equal, peaks 4 3 2 1"),
+    ("11", "scenario.toml", &["parallel.pipeline=8"], "45u, equal, peaks 8 7 6 5 4 3 2 1"),
     ("11", "scenario.toml", &["parallel.pipeline=8", "batch.micro_batches=32", "hardware.backward_weight=0"], "78u, equal"),
     ("11", "deadlock.toml", &[], "deadlocked, r0 r1"),
     ("11", "deadlock.toml", &["pipeline.p2p=pair-fifo"], "deadlocked, r0 r1"),
@@ -116,12 +118,16 @@ fn facts(run: &Run) -> Vec<String> {
     match &run.verdict {
         Verdict::Equal => facts.push("equal".to_owned()),
         Verdict::Wrong { first_difference, .. } => {
-            facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()])
+            facts.extend(["wrong".to_owned(), head(program, first_difference.op).to_string()]);
         }
         _ => {}
     }
     facts.extend(buckets(run));
     facts.push(most_sent(run));
+    facts.push(peaks(run));
+    if run.losses.last() < run.losses.first() {
+        facts.push("loss falls".to_owned());
+    }
     facts
 }
 
@@ -146,4 +152,21 @@ fn most_sent(run: &Run) -> String {
     #[expect(clippy::cast_precision_loss, reason = "bytes of a small run")]
     let share = most as f64 / payload as f64;
     format!("most sent {share}")
+}
+
+/// Per rank, the most micro-batches of the first step between the start of their F and the end of their B.
+fn peaks(run: &Run) -> String {
+    let (program, trace) = (run.session.program(), run.session.trace());
+    let peak = |rank: usize| {
+        let mut held: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for &op in &program.order[rank] {
+            let origin = program.op(op).origin;
+            let (Some(slot), Some(times), 0) = (origin.slot, trace.times(op), origin.step) else { continue };
+            let (_, end) = held.entry(slot.micro_batch).or_insert((times.start.0, 0));
+            *end = times.end.0;
+        }
+        let at = |time: u64| held.values().filter(|(start, end)| (*start..*end).contains(&time)).count();
+        held.values().map(|(start, _)| at(*start)).max().unwrap_or(0).to_string()
+    };
+    format!("peaks {}", (0..program.ranks()).map(peak).collect::<Vec<_>>().join(" "))
 }

@@ -110,12 +110,13 @@ fn a_ring_takes_its_alpha_beta_time() {
     let session = scenes::record(&scenes::collective(AllReduce::Ring, n, payload, scenes::table()));
     let metrics = of(&session);
     let expected = 14 * (5_000 + payload / 8);
-    assert_eq!(metrics.makespan, Ticks(expected));
+    assert_eq!((metrics.makespan, expected), (Ticks(expected), 126_000));
     let stats = &metrics.collectives[0];
     let run = Run::new(session.program(), session.trace());
     let close = |value: Option<f64>, expected: f64| (value.unwrap() / expected - 1.0).abs() < 1e-12;
-    assert!(close(stats.algorithm_bandwidth(run.trace.clock), payload as f64 / expected as f64));
-    assert!(close(stats.bus_bandwidth(&run), payload as f64 / expected as f64 * 14.0 / 8.0));
+    // 32,000 bytes in 126,000 ns, and 2(N-1)/N of that.
+    assert!(close(stats.algorithm_bandwidth(run.trace.clock), 32.0 / 126.0));
+    assert!(close(stats.bus_bandwidth(&run), 32.0 / 126.0 * 14.0 / 8.0));
     for rank in &metrics.ranks {
         assert_eq!((rank.exposed_comm, rank.bubble, rank.ramp), (Ticks(expected), Ticks::ZERO, Ticks::ZERO));
     }

@@ -1,6 +1,10 @@
 //! What is learnt from runs: closed forms, recounts, documents and pictures.
 
 mod closed_forms;
+mod documents;
+mod lanes;
 mod ledger;
+mod pictures;
 mod scenes;
 mod states;
+mod why;

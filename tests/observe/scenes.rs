@@ -154,7 +154,7 @@ pub fn all() -> Vec<(String, Session)> {
     add("slow rank", Scene { trouble: vec![slow], table: true, ..pipeline("1f1b", 4, 6) });
     let skip = trouble(TroubleKind::SkipOp, Some(1), "all-reduce bucket0", 1.0);
     add("skipped all-reduce on one rank", Scene { replicas: 3, trouble: vec![skip], ..pipeline("1f1b", 1, 2) });
-    add("out of memory", Scene { memory: Some(Bytes(900_000)), ..pipeline("gpipe", 2, 8) });
+    add("out of memory", Scene { memory: Some(Bytes(600_000)), ..pipeline("gpipe", 2, 8) });
     for algorithm in AllReduce::ALL {
         for (name, costs) in [("unit", unit()), ("table", table())] {
             all.push((format!("bare {algorithm} {name}"), record(&collective(*algorithm, 5, 20 * 4, costs))));

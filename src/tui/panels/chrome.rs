@@ -1,6 +1,8 @@
 //! The lines around the panes: title, tabs, transport, scrubber, message, keys.
 
 use crate::base::units::Ticks;
+use super::facts;
+use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
@@ -15,19 +17,19 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
     let x = pen.say(x, 0, " | ", Role::Quiet);
     if model.view == View::Lessons {
         let x = pen.say(x, 0, "Learn, see, break and debug distributed training", Role::Text);
-        let lessons = format!("{} lessons", model.shelf.lessons.len());
+        let lessons = format!("{} lessons", model.shelf.library.lessons().len());
         return pen.say_right(x + 2, 0, 1, &lessons, Role::Quiet);
     }
-    let x = pen.say(x, 0, &model.lesson.title, Role::Text);
-    let mut facts = model.run.facts.clone();
-    if model.run.stale {
-        facts.insert(0, "[STALE press R]".to_owned());
+    let x = pen.say(x, 0, &model.lesson.heading(), Role::Text);
+    let mut facts = facts::facts(&model.run.data);
+    if model.asked.is_some() && model.run.number > 0 {
+        facts.insert(0, "[RUNNING]".to_owned());
     }
     // What does not fit goes from the right: the clock's badge is the last to leave.
     while !facts.is_empty() && x + 2 + width_of(&facts.join("  ")) + 1 > pen.width() {
         facts.pop();
     }
-    pen.say_right(x + 2, 0, 1, &facts.join("  "), if model.run.stale { Role::Alert } else { Role::Quiet });
+    pen.say_right(x + 2, 0, 1, &facts.join("  "), Role::Quiet);
 }
 
 /// The views and their keys, the present one in brackets.
@@ -61,17 +63,19 @@ fn hint_line<const N: usize>(commands: [Command; N]) -> String {
 
 /// Where in the run: state, event, time; then the scrubber, on a line of its own where there is room.
 pub fn transport(model: &Model, pen: &mut Pen<'_>) {
-    let picture = &model.run.picture;
+    let data = &model.run.data;
     let (sign, state) = state(model);
     let two_lines = pen.height() > 1;
     let x = pen.say(1, 0, &format!("{sign} {state}"), Role::Strong);
-    let time = picture.clock.show(model.now.time);
-    let events = format!("{}/{}", model.now.event, picture.event_count());
+    let time = data.clock().show(model.now.time);
+    let events = format!("{}/{}", model.now.event, data.events());
     if two_lines {
         let speed = speed_text(model.player.speed);
         let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
-        let width = Layout::of(model).axis_width(&model.run.picture);
-        pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(picture.clock), Role::Quiet);
+        let width = Layout::of(model).axis_width(data);
+        if width > 1 {
+            pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        }
         let mut line = pen.part(ratatui::layout::Rect::new(0, 1, pen.width(), 1));
         scrubber(model, 1, &mut line);
     } else {
@@ -81,9 +85,11 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
 }
 
 fn state(model: &Model) -> (&'static str, &'static str) {
-    let at_the_end = model.now.event == model.run.picture.event_count();
+    let data = &model.run.data;
+    let at_the_end = model.now.event == data.events();
     match (model.playing(), model.now.event) {
         (true, _) => (">>", "PLAYING"),
+        (false, _) if at_the_end && data.record.trace.outcome != Outcome::Completed => ("!!", "STUCK"),
         (false, 0) => ("|>", "START"),
         (false, _) if at_the_end => ("[]", "END"),
         (false, _) => ("|>", "PAUSED"),
@@ -97,15 +103,15 @@ fn speed_text(speed: i8) -> String {
 fn next_stop(model: &Model) -> String {
     let next = model.breaks.range(model.now.event + 1..).next();
     next.map_or_else(String::new, |&event| {
-        let time = model.run.picture.clock.show(model.run.picture.time_after(event));
+        let time = model.run.data.clock().show(model.run.data.position(event).time);
         format!("   next stop: breakpoint on event {event} (t={time})")
     })
 }
 
 /// The run as one line: breakpoints, alerts, now.
 fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
-    let picture = &model.run.picture;
-    let end = picture.clock.show(picture.end);
+    let data = &model.run.data;
+    let end = data.clock().show(data.end());
     let x = pen.say(from, 0, "0 ", Role::Quiet);
     let right = pen.width().saturating_sub(width_of(&end) + 3);
     if right < x + 8 {
@@ -119,10 +125,10 @@ fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
     }
     pen.put(right, 0, bar, quiet);
     pen.say(right + 2, 0, &end, Role::Quiet);
-    let place = |time: Ticks| x + 1 + share(time.0, picture.end.0, right - x - 2);
+    let place = |time: Ticks| x + 1 + share(time.0, data.end().0, right - x - 2);
     let mark = pen.theme.style(Role::Mark);
     for &event in &model.breaks {
-        pen.put(place(picture.time_after(event)), 0, '*', mark);
+        pen.put(place(data.position(event).time), 0, '*', mark);
     }
     pen.put(place(model.now.time), 0, pen.tier.playhead(), mark);
 }

@@ -20,7 +20,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         return;
     }
     let run = data.run();
-    let at = data.prepared.progress.at(&run, view.position.event);
+    let at = data.progress.at(&run, view.position.event);
     let mut rest = Cut::of(pen);
     let lower = if rest.0.height < 14 { 0 } else { rest.0.height * 2 / 5 };
     let below = Cut(rest.bottom(lower));

@@ -3,10 +3,10 @@
 use ratatui::layout::Rect;
 
 use super::popup::centred;
+use crate::observe::Kind;
 use crate::tui::commands::{self, Binding, Group, TABLE};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
-use crate::tui::picture::Kind;
 use crate::tui::theme::Role;
 
 enum Line {

@@ -26,7 +26,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         return;
     }
     let run = data.run();
-    let at = data.prepared.progress.at(&run, view.position.event);
+    let at = data.progress.at(&run, view.position.event);
     let subject = subject(data, &at, view.focus);
     let ranks: Vec<Rank> = match &subject {
         Subject::Collective(chunks) => chunks.ranks.clone(),
@@ -201,7 +201,7 @@ fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen:
     let elapsed = at.time();
     let lines = wires.all[first..].iter().take(room).map(|wire| {
         let share = ratio(wire.carried.busy.0, elapsed.0);
-        let link = data.prepared.given.link(wire.from, wire.to).map(|(_, link)| link);
+        let link = data.prepared.asked.link(wire.from, wire.to).map(|(_, link)| link);
         let cells = vec![
             format!("{}->{}", wire.from, wire.to),
             wire.now.clone(),
@@ -245,7 +245,7 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &
     if wires.all.iter().any(|wire| wire.slow) {
         say("A step of a ring ends when its slowest link does.", Role::Text);
     }
-    if let Some(source) = wires.all.first().and_then(|wire| data.prepared.given.link(wire.from, wire.to)).map(|link| &link.1.source) {
+    if let Some(source) = wires.all.first().and_then(|wire| data.prepared.asked.link(wire.from, wire.to)).map(|link| &link.1.source) {
         say(&format!("link: {source}"), Role::Quiet);
     }
 }
@@ -262,7 +262,7 @@ fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
     let of = |stats: &&CollectiveStats| stats.collective == chunks.collective;
     let Some(stats) = data.metrics.collectives.iter().find(of) else { return lines };
     lines.push(format!("run      {} to {}: {}", clock.show(stats.start), clock.show(stats.end), clock.show(stats.end - stats.start)));
-    if let Some(formula) = find(&data.prepared.given.formulas, Quantity::Makespan).filter(|_| at.run.program.setting.model.is_none()) {
+    if let Some(formula) = find(&data.prepared.asked.formulas, Quantity::Makespan).filter(|_| at.run.program.setting.model.is_none()) {
         lines.push(format!("formula  {} = {}", formula.text, show_unit(clock, formula.value)));
     }
     if let (Some(algorithm), Some(bus)) = (stats.algorithm_bandwidth(clock), stats.bus_bandwidth(at.run)) {

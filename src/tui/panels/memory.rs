@@ -65,7 +65,7 @@ const UNITS: [(u64, &str); 5] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "
 impl Scale {
     /// The device's memory if it is ever near to full, else the largest peak.
     fn of_peak(data: &RunData, peak: Bytes) -> Self {
-        let limit = data.prepared.given.limit.filter(|limit| peak.0.saturating_mul(4) >= limit.0);
+        let limit = data.prepared.asked.limit.filter(|limit| peak.0.saturating_mul(4) >= limit.0);
         let whole = limit.map_or(peak, |limit| limit.max(peak));
         let unit = UNITS.into_iter().find(|unit| whole.0 >= unit.0).unwrap_or(UNITS[4]);
         Self { whole: Bytes(whole.0.max(1)), is_limit: limit.is_some(), unit }
@@ -92,7 +92,7 @@ impl Scale {
 
 fn bars_title(data: &RunData, view: &PanelView<'_>, scale: &Scale) -> String {
     let time = data.lanes.clock.show(view.position.time);
-    let limit = match data.prepared.given.limit {
+    let limit = match data.prepared.asked.limit {
         Some(limit) if scale.is_limit => format!("full bar = the device's {limit}"),
         Some(limit) => format!("full bar = largest peak, {}; a device has {limit}", scale.whole),
         None => format!("full bar = largest peak, {}", scale.whole),
@@ -129,7 +129,7 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
 fn bar_text(data: &RunData, view: &PanelView<'_>, rank: Rank) -> String {
     let account = data.ledger.rank(rank);
     let (now, peak) = (account.after(view.position.event).total(), account.peak().total());
-    let near = match data.prepared.given.limit {
+    let near = match data.prepared.asked.limit {
         Some(limit) if peak >= limit => "  ! full",
         Some(limit) if peak.0 >= limit.0 / 10 * 9 => "  near full",
         _ => "",

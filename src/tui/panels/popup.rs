@@ -2,8 +2,11 @@
 
 use ratatui::layout::Rect;
 
+use crate::program::head::head;
 use crate::tui::commands::{self, Command};
-use crate::tui::model::{EXPORT_FORMATS, Knob, Model, Overlay, Prefix};
+use crate::tui::knobs::{Knob, knobs};
+use crate::tui::lesson::{plain_line, text_lines};
+use crate::tui::model::{EXPORTS, Model, Overlay, Prefix};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 use crate::tui::update::overlay::matches;
@@ -15,7 +18,9 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
         Overlay::Help { filter, scroll } => super::help::draw(model, filter, *scroll, pen),
         Overlay::Palette { text, selected } => palette(model, text, *selected, pen),
         Overlay::Find { text } => line(&format!("/{text}_"), "find a rank, an op, a text: Enter finds, Esc ends", pen),
-        Overlay::Knobs { selected, values } => knobs(&model.knobs, values, *selected, pen),
+        Overlay::Knobs { selected, problem } => turn(model, *selected, problem, pen),
+        Overlay::Why { text, scroll } => why(text, *scroll, pen),
+        Overlay::Problem { text } => problem(text, pen),
         Overlay::Breaks { selected } => breaks(model, *selected, pen),
         Overlay::Export { selected } => export(*selected, pen),
     }
@@ -90,23 +95,73 @@ fn choice(pen: &mut Pen<'_>, y: u16, chosen: bool, columns: &[(u16, &str)]) {
     }
 }
 
-/// A knob a line: what it is, what it will be, what else it may be.
-fn knobs(knobs: &[Knob], values: &[String], selected: usize, pen: &mut Pen<'_>) {
-    let lines = u16::try_from(knobs.len()).unwrap_or(u16::MAX);
-    let mut panel = centred(pen, 76, lines.saturating_add(5));
-    let mut inside = panel.framed("Knobs  the run is compiled and run again with them", true);
-    let bottom = inside.height().saturating_sub(2);
+/// A knob a line: what it is, its value, what else it may be; below, what the chosen one means, or what is wrong with its value.
+fn turn(model: &Model, selected: usize, problem: &str, pen: &mut Pen<'_>) {
+    let knobs = knobs(model);
+    let problem: Vec<&str> = problem.lines().collect();
+    let below = u16::try_from(problem.len().clamp(1, 12)).unwrap_or(1) + 3;
+    let lines = u16::try_from(knobs.len()).unwrap_or(u16::MAX).saturating_add(below + 2);
+    let height = lines.min(pen.height().saturating_sub(2));
+    let mut panel = centred(pen, 92, height);
+    let mut inside = panel.framed("Knobs  Left and Right turn, Bksp puts all back, Esc closes", true);
+    let bottom = inside.height().saturating_sub(below);
     let first = (selected + 1).saturating_sub(usize::from(bottom));
-    for (y, (place, (knob, value))) in (0..bottom).zip(knobs.iter().zip(values).enumerate().skip(first)) {
-        let changed = if knob.value == *value { " " } else { "*" };
-        let others: Vec<&str> = knob.choices.iter().map(String::as_str).filter(|other| other != value).collect();
-        let shown = format!("< {value} >");
-        let others = others.join(" ");
-        let room = 40.max(28 + width_of(&shown) + 2);
-        choice(&mut inside, y, place == selected, &[(2, changed), (4, &knob.label), (28, &shown), (room, &others)]);
+    for (y, (place, knob)) in (0..bottom).zip(knobs.iter().enumerate().skip(first)) {
+        knob_line(model, knob, place == selected, y, &mut inside);
     }
-    let last = inside.height().saturating_sub(1);
-    inside.say(1, last, "Left and Right change, Enter runs, Esc forgets", Role::Quiet);
+    let Some(knob) = knobs.get(selected) else { return };
+    let mut y = bottom + 1;
+    let about = format!("{}  ({})", knob.key.meaning, knob.key.allowed());
+    inside.say(1, y, &about, Role::Quiet);
+    for line in problem {
+        y += 1;
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+fn knob_line(model: &Model, knob: &Knob, chosen: bool, y: u16, pen: &mut Pen<'_>) {
+    let path = knob.key.path();
+    let changed = model.setup.changes.iter().any(|change| change.0 == path);
+    let arrow = |up| if knob.turned(up).is_some() { if up { '>' } else { '<' } } else { ' ' };
+    let shown = format!("{} {} {}", arrow(false), knob.shown(), arrow(true));
+    let others: Vec<&str> = knob.choices.iter().map(String::as_str).filter(|other| *other != knob.shown()).collect();
+    let others = others.join(" ");
+    let column = 55.max(36 + width_of(&shown) + 2);
+    let marks = if changed { "*" } else { "" };
+    choice(pen, y, chosen, &[(1, marks), (3, &path), (36, &shown), (column, &others)]);
+    if !chosen && !knob.of_lesson {
+        pen.restyle(3, y, 32, pen.theme.style(Role::Quiet));
+    }
+}
+
+/// Sentences from an op to the cause of its wait.
+fn why(text: &str, scroll: usize, pen: &mut Pen<'_>) {
+    let width = pen.width().saturating_sub(4).min(100);
+    let lines: Vec<String> = text.lines().flat_map(|line| hanging(line, width.saturating_sub(4))).collect();
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(pen.height().saturating_sub(2));
+    let mut panel = centred(pen, width, height);
+    let mut inside = panel.framed("Why  Up and Down scroll, Esc closes", true);
+    let last = lines.len().saturating_sub(usize::from(inside.height()));
+    for (y, line) in (0..inside.height()).zip(lines.iter().skip(scroll.min(last))) {
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+/// What is wrong with a scenario, as it is printed on the command line: not broken into other lines.
+fn problem(text: &str, pen: &mut Pen<'_>) {
+    let height = u16::try_from(text.lines().count()).unwrap_or(u16::MAX).saturating_add(2);
+    let mut panel = centred(pen, 96, height.min(pen.height().saturating_sub(2)));
+    let mut inside = panel.framed("This cannot be run  Esc closes", true);
+    for (y, line) in (0..inside.height()).zip(text.lines()) {
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+/// A sentence in lines, the later ones indented.
+fn hanging(sentence: &str, width: u16) -> Vec<String> {
+    let lines = text_lines(sentence, width.saturating_sub(2), Role::Text);
+    let indented = |(place, line): (usize, String)| if place == 0 { line } else { format!("  {line}") };
+    lines.iter().map(|line| plain_line(line)).enumerate().map(indented).collect()
 }
 
 fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
@@ -117,20 +172,20 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
         let key = commands::binding(Command::Break).shown_key();
         inside.say(1, 0, &format!("none; {key} sets one on the op under the cursor"), Role::Quiet);
     }
-    let picture = &model.run.picture;
+    let data = &model.run.data;
     for (y, (place, &event)) in (0..inside.height()).zip(model.breaks.iter().enumerate()) {
-        let row = event.checked_sub(1).and_then(|index| picture.events.get(index as usize)).map(|event| event.row as usize);
-        let name = row.and_then(|row| picture.rows.get(row)).map(|row| format!("r{} {}", row.rank, row.stream));
-        let time = picture.clock.show(picture.time_after(event));
-        let text = [format!("event {event}"), format!("t={time}"), name.unwrap_or_default()];
+        let op = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)).map(|event| event.op);
+        let op = op.map(|op| format!("{} {}", data.program().rank_of(op), head(data.program(), op)));
+        let time = data.clock().show(data.position(event).time);
+        let text = [format!("event {event}"), format!("t={time}"), op.unwrap_or_default()];
         choice(&mut inside, y, place == selected, &[(2, &text[0]), (16, &text[1]), (28, &text[2])]);
     }
 }
 
 fn export(selected: usize, pen: &mut Pen<'_>) {
-    let mut panel = centred(pen, 56, 7);
+    let mut panel = centred(pen, 66, 7);
     let mut inside = panel.framed("Export  Enter writes a new file here", true);
-    for (y, (place, (format, what))) in (0..).zip(EXPORT_FORMATS.iter().enumerate()) {
-        choice(&mut inside, y, place == selected, &[(2, format), (14, what)]);
+    for (y, (place, (format, what))) in (0..).zip(EXPORTS.iter().enumerate()) {
+        choice(&mut inside, y, place == selected, &[(2, format.name()), (14, what)]);
     }
 }

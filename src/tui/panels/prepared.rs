@@ -12,7 +12,6 @@ use crate::observe::ledger::{Account, Ledger};
 use crate::observe::metrics::Metrics;
 use crate::observe::run::Run;
 use crate::observe::spread::{Chunks, chunks};
-use crate::observe::state::Progress;
 use crate::program::OpKind;
 use crate::program::plan::Pass;
 use crate::scenario::{Scenario, Task};
@@ -20,8 +19,6 @@ use crate::scenario::{Scenario, Task};
 /// Everything that is prepared.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// How far every op is at any event.
-    pub progress: Progress,
     /// What every wire carries.
     pub flows: Vec<Flow>,
     /// The chunks of expanded collectives.
@@ -39,12 +36,12 @@ pub struct Prepared {
     /// Ops whose other end the program never issues.
     pub unmatched: Vec<OpId>,
     /// What the scenario says that a trace does not.
-    pub given: Given,
+    pub asked: Asked,
 }
 
 /// What the scenario says.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct Asked {
     /// A device's memory.
     pub limit: Option<Bytes>,
     /// The links inside a node and between nodes, and the ranks of a node; `None` with unit costs.
@@ -81,10 +78,9 @@ const MOST_GAPS: usize = 64;
 impl Prepared {
     /// Prepares a run. Linear in its ops but for sorting.
     #[must_use]
-    pub fn new(run: &Run, lanes: &Lanes, ledger: &Ledger, metrics: &Metrics, given: Given) -> Self {
+    pub fn new(run: &Run, lanes: &Lanes, ledger: &Ledger, metrics: &Metrics) -> Self {
         let ranks = (0..run.program.ranks()).map(Rank::new);
         Self {
-            progress: Progress::new(run),
             flows: flows(run),
             chunks: chunks(run),
             lives: Lives::new(run, ledger),
@@ -93,12 +89,12 @@ impl Prepared {
             gaps: longest(run, lanes, metrics, MOST_GAPS),
             phases: ranks.map(|rank| turns(run, rank)).collect(),
             unmatched: run.program.all().filter(|&op| is_unmatched(run, op)).collect(),
-            given,
+            asked: Asked::default(),
         }
     }
 }
 
-impl Given {
+impl Asked {
     /// What `scenario` says.
     #[must_use]
     pub fn of(scenario: &Scenario) -> Self {

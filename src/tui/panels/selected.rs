@@ -1,17 +1,24 @@
 //! What is under the cursor, in words.
 
-use crate::base::units::Ticks;
+use crate::base::Ticks;
+use crate::observe::kind;
+use crate::observe::rows::Span;
+use crate::observe::run::Run;
+use crate::observe::state::State;
+use crate::observe::why::Step;
+use crate::program::head::head;
+use crate::tui::data::{BufferValue, RowId, RunData};
+use crate::tui::lesson::{plain_line, text_lines};
 use crate::tui::model::Model;
-use crate::tui::pen::{Pen, width_of};
-use crate::tui::picture::{Picture, Row, Span};
+use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
 
 /// The pane's title.
 #[must_use]
 pub fn title(model: &Model) -> String {
     let Some(row) = model.cursor_row() else { return "Selected".to_owned() };
-    let time = model.run.picture.clock.show(Ticks(model.timeline.cursor.time));
-    format!("Selected  {}  t={time}", row.name().trim_start())
+    let time = model.run.data.clock().show(Ticks(model.timeline.cursor.time));
+    format!("Selected  {}  t={time}", row.name())
 }
 
 /// One fact a line.
@@ -19,8 +26,8 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let mut y = 0;
     for (name, value) in facts(model) {
         pen.say(1, y, name, Role::Quiet);
-        for line in broken(&value, pen.width().saturating_sub(11)) {
-            pen.say(10, y, &line, Role::Text);
+        for line in text_lines(&value, pen.width().saturating_sub(11), Role::Text) {
+            pen.say(10, y, &plain_line(&line), Role::Text);
             y += 1;
         }
     }
@@ -33,65 +40,83 @@ pub fn text(model: &Model) -> String {
     format!("{}\n{}", title(model), lines.collect::<String>())
 }
 
-fn facts(model: &Model) -> Vec<(&'static str, String)> {
-    let picture = &*model.run.picture;
-    let Some(row) = model.cursor_row() else { return vec![("", "no run".to_owned())] };
-    let show = |tick: u64| picture.clock.show(Ticks(tick));
-    let time = model.timeline.cursor.time;
-    let Some(place) = row.place_at(time) else {
-        let next = row.spans.partition_point(|span| span.start <= time);
-        let ramp = if next == row.spans.len() { "after the last op" } else { "before the first op" };
-        return vec![("ramp", format!("nothing to do {ramp} of this stream"))];
-    };
-    let span = &row.spans[place];
-    let mut facts = vec![(if span.kind.is_idle() { "why" } else { "op" }, picture.text(span).to_owned())];
-    facts.push(("kind", span.kind.name().to_owned()));
-    if span.start == span.end {
-        facts.push(("at", show(span.start)));
-    } else {
-        let length = show(span.end - span.start);
-        facts.push(("time", format!("{} to {}  ({length})", show(span.start), show(span.end))));
+type Fact = (&'static str, String);
+
+fn facts(model: &Model) -> Vec<Fact> {
+    let data = &*model.run.data;
+    let Some(row) = model.cursor_row() else { return Vec::new() };
+    let Some((place, span)) = model.cursor_span() else { return vec![ramp(model, row)] };
+    let run = data.run();
+    let mut facts = vec![what(data, &run, row, span), ("kind", span.kind.name().to_owned()), time(data, span)];
+    facts.extend(cause(data, &run, row, span));
+    if span.kind.is_idle() {
+        return facts;
     }
-    facts.push(("event", (span.event + 1).to_string()));
-    facts.extend(neighbours(picture, row, place));
+    facts.push(("event", event(span)));
+    facts.extend(values(model, &run, row, span));
+    facts.extend(neighbours(data, &run, row, place));
     facts
 }
 
-fn neighbours(picture: &Picture, row: &Row, place: usize) -> Vec<(&'static str, String)> {
-    let named = |span: &Span| {
-        let text = picture.text(span);
-        if span.kind.is_idle() { format!("{}: {text}", span.kind.name()) } else { text.to_owned() }
-    };
-    let before = place.checked_sub(1).and_then(|before| row.spans.get(before)).map(|span| ("before", named(span)));
-    let after = row.spans.get(place + 1).map(|span| ("after", named(span)));
-    before.into_iter().chain(after).collect()
+fn ramp(model: &Model, row: RowId) -> Fact {
+    let spans = &model.run.data.row(row).spans;
+    let next = spans.partition_point(|span| span.start.0 <= model.timeline.cursor.time);
+    let side = if next == spans.len() { "after the last op" } else { "before the first op" };
+    ("ramp", format!("nothing runs here, {side} of this row"))
 }
 
-/// Lines of at most `width` columns, broken between words.
-fn broken(text: &str, width: u16) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        if !line.is_empty() && width_of(line) + 1 + width_of(word) > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
+fn what(data: &RunData, run: &Run, row: RowId, span: &Span) -> Fact {
+    let op = data.op_of(row, span);
+    let text = head(run.program, op).to_string();
+    match (span.kind.is_idle(), data.row(row).ops_of(span).len()) {
+        (true, _) => ("waits", text),
+        (false, 1) => ("op", text),
+        (false, ops) => ("ops", format!("{}: {ops} ops, the first is `{text}`", kind::label(run, op))),
     }
-    lines
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_reasons_are_broken_between_words() {
-        assert_eq!(broken("B0 needs grad mb0 from r1", 12), ["B0 needs", "grad mb0", "from r1"]);
-        assert_eq!(broken("unbreakable", 3), ["unbreakable"]);
-        assert_eq!(broken("", 3), [""]);
+fn time(data: &RunData, span: &Span) -> Fact {
+    let show = |time: Ticks| data.clock().show(time);
+    if span.is_mark() {
+        return ("at", show(span.start));
     }
+    ("time", format!("{} to {}  ({})", show(span.start), show(span.end), show(span.end - span.start)))
+}
+
+/// What made it start when it did, or what it waits for.
+fn cause(data: &RunData, run: &Run, row: RowId, span: &Span) -> Option<Fact> {
+    let op = data.op_of(row, span);
+    let wait = run.cause(op)?;
+    let sentence = Step { op, wait, until: None }.sentence(run);
+    // The op itself stands above already.
+    let behind = sentence.split_once("` ").map_or(sentence.as_str(), |(_, rest)| rest);
+    Some((if span.kind.is_idle() { "it" } else { "why" }, behind.to_owned()))
+}
+
+fn event(span: &Span) -> String {
+    if span.event == 0 { "never".to_owned() } else { span.event.to_string() }
+}
+
+/// What the op's first result holds now, if it has one.
+fn values(model: &Model, run: &Run, row: RowId, span: &Span) -> Vec<Fact> {
+    let data = &*model.run.data;
+    let last = *data.row(row).ops_of(span).last().expect("a span has an op");
+    let done = data.at(run, model.now.event).state(last) == State::Done;
+    let Some(values) = model.values.as_ref().filter(|values| done && values.rank == row.rank) else { return Vec::new() };
+    let writes = data.program().op(last).writes;
+    let written = values.buffers.iter().find(|value| writes.contains(&value.buffer));
+    written.map(|value| tensor(data, value)).unwrap_or_default()
+}
+
+fn tensor(data: &RunData, value: &BufferValue) -> Vec<Fact> {
+    let name = data.program().buffers[value.buffer.index()].name;
+    let what = format!("{name}  {} {}", value.dtype.name(), value.shape);
+    let sum = format!("norm {:.5}  max {:.4}  nan {}  sum {:08x}", value.norm, value.abs_max, value.nans, value.checksum);
+    vec![("holds", what), ("", sum)]
+}
+
+fn neighbours(data: &RunData, run: &Run, row: RowId, place: usize) -> Option<Fact> {
+    let next = data.row(row).spans.get(place + 1)?;
+    let label = kind::label(run, data.op_of(row, next));
+    Some(("next", if next.kind.is_idle() { format!("{} before {label}", next.kind.name()) } else { label }))
 }

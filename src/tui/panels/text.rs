@@ -1,7 +1,7 @@
 //! The lesson's page: title, text, and where to turn.
 
 use crate::tui::layout::{Class, Layout};
-use crate::tui::lesson::{self, LINE, Page};
+use crate::tui::lesson::{self, LINE, Laid, lay, plain_line};
 use crate::tui::model::{Model, Pane};
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
@@ -9,17 +9,16 @@ use crate::tui::theme::Role;
 /// The pane's title on a screen where the page's title stands within; else the page's title.
 #[must_use]
 pub fn title(model: &Model, ruled: bool) -> String {
-    if !ruled {
-        return "Lesson".to_owned();
+    match model.lesson.page() {
+        Some(page) if ruled => format!("Lesson {}/{}  {}", model.lesson.page + 1, model.lesson.lesson.pages.len(), page.title),
+        _ => "Lesson".to_owned(),
     }
-    let page = page(model).map_or("", |page| page.title.as_str());
-    format!("Lesson {}/{}  {page}", model.lesson.page + 1, model.lesson.document.pages.len())
 }
 
 /// The page from its scrolled line on. The last line says where in the lesson it is.
 pub fn draw(model: &Model, ruled: bool, pen: &mut Pen<'_>) {
-    let Some(page) = page(model) else { return };
-    let pages = model.lesson.document.pages.len();
+    let Some(page) = model.lesson.page() else { return own_scenario(pen) };
+    let pages = model.lesson.lesson.pages.len();
     let mut y = 0;
     if !ruled {
         let x = pen.say(1, 1, &format!("STEP {}/{pages}  ", model.lesson.page + 1), Role::Quiet);
@@ -29,7 +28,7 @@ pub fn draw(model: &Model, ruled: bool, pen: &mut Pen<'_>) {
     let foot = u16::from(!ruled && pages > 1) * 2;
     let bottom = pen.height().saturating_sub(foot);
     let indent = u16::from(!ruled);
-    let lines = lines(model, page, pen.width().saturating_sub(2 * indent));
+    let lines = laid(model, pen.width().saturating_sub(2 * indent)).lines;
     for line in lines.iter().skip(model.lesson.scroll) {
         if y >= bottom {
             pen.say_right(0, bottom.saturating_sub(1), 0, "v", Role::Strong);
@@ -42,6 +41,15 @@ pub fn draw(model: &Model, ruled: bool, pen: &mut Pen<'_>) {
         let last = pen.height().saturating_sub(1);
         pen.say(1, last, "] next  [ previous", Role::Quiet);
         pen.say_right(22, last, 1, &format!("page {} of {pages}", model.lesson.page + 1), Role::Quiet);
+    }
+}
+
+/// In place of a lesson, for a scenario of the learner's own.
+fn own_scenario(pen: &mut Pen<'_>) {
+    const TEXT: &str = "A scenario without a lesson. Keys 2 to 7 show its run; o turns its knobs, and :save-scenario writes them \
+                        to a new file; e exports the run.";
+    for (y, line) in (1..pen.height()).zip(lesson::text_lines(TEXT, pen.width().saturating_sub(2).min(LINE), Role::Text)) {
+        self::line(&line, 1, y, pen);
     }
 }
 
@@ -59,30 +67,39 @@ pub fn line(words: &[lesson::Word], x: u16, y: u16, pen: &mut Pen<'_>) {
 /// How many lines can be scrolled away.
 #[must_use]
 pub fn lines_below(model: &Model) -> usize {
+    let Some((laid, height)) = shown(model) else { return 0 };
+    laid.lines.len().saturating_sub(height)
+}
+
+/// The scroll at which what was done last is seen to its end, no further than needed from the present one.
+#[must_use]
+pub fn scroll_to_done(model: &Model) -> usize {
+    let Some((laid, height)) = shown(model) else { return 0 };
+    let least = (laid.reached + 1).saturating_sub(height);
+    model.lesson.scroll.max(least).min(laid.lines.len().saturating_sub(height))
+}
+
+/// The page as it lies in its pane, and how many lines are seen at once.
+fn shown(model: &Model) -> Option<(Laid, usize)> {
     let layout = Layout::of(model);
-    let Some(placed) = layout.panes.iter().find(|placed| placed.pane == Pane::Text) else { return 0 };
-    let Some(page) = page(model) else { return 0 };
+    let placed = layout.panes.iter().find(|placed| placed.pane == Pane::Text)?;
     let inside = placed.inside();
     let (indent, around) = if placed.ruled { (0, 0) } else { (1, 5) };
-    let lines = lines(model, page, inside.width.saturating_sub(2 * indent)).len();
-    lines.saturating_sub(usize::from(inside.height.saturating_sub(around)))
+    let laid = laid(model, inside.width.saturating_sub(2 * indent));
+    Some((laid, usize::from(inside.height.saturating_sub(around))))
 }
 
 /// The page as plain text.
 #[must_use]
 pub fn page_text(model: &Model) -> String {
-    let Some(page) = page(model) else { return String::new() };
-    let lines = lines(model, page, LINE);
-    let body: Vec<String> = lines.iter().map(|line| lesson::plain(line).trim_end().to_owned()).collect();
+    let Some(page) = model.lesson.page() else { return String::new() };
+    let body: Vec<String> = laid(model, LINE).lines.iter().map(|line| plain_line(line).trim_end().to_owned()).collect();
     format!("{}\n\n{}\n", page.title, body.join("\n"))
 }
 
-fn page(model: &Model) -> Option<&Page> {
-    model.lesson.document.pages.get(model.lesson.page)
-}
-
 /// Lines are never longer than 48 columns beside a picture; below one they may take the width.
-fn lines(model: &Model, page: &Page, width: u16) -> Vec<lesson::Line> {
+fn laid(model: &Model, width: u16) -> Laid {
     let longest = if Class::of(model.size) >= Class::Large { LINE } else { 76 };
-    page.lines(width.min(longest), model.lesson.answered.contains(&model.lesson.page))
+    let page = model.lesson.page();
+    page.map(|page| lay(page, width.min(longest), model.lesson.taken())).unwrap_or_default()
 }

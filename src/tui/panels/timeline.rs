@@ -4,13 +4,16 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::base::units::{Clock, Ticks, short_number};
+use crate::observe::Kind;
+use crate::observe::kind;
+use crate::observe::rows::Span;
+use crate::observe::run::Run;
 use crate::tui::axis::Window;
 use crate::tui::coverage::Column;
+use crate::tui::data::{RowId, RunData};
 use crate::tui::model::Model;
 use crate::tui::pen::{Pen, width_of};
-use crate::tui::picture::{Kind, Picture, Row, Span};
 use crate::tui::theme::Role;
-
 use crate::tui::update::timeline::window;
 
 /// Lines above the lanes (ruler, playhead) and below them (playhead).
@@ -55,49 +58,54 @@ pub fn lane_count(height: u16) -> usize {
     usize::from(height.saturating_sub(AROUND + below))
 }
 
-/// The columns of the time axis beside lanes that are named as in `picture`.
+/// The columns of the time axis beside the names of the lanes.
 #[must_use]
-pub fn axis_width(picture: &Picture, width: u16) -> u16 {
-    width.saturating_sub(label_width(picture))
+pub fn axis_width(data: &RunData, width: u16) -> u16 {
+    width.saturating_sub(label_width(data))
 }
 
 /// The marker, the longest name, the upright line.
 #[must_use]
-pub fn label_width(picture: &Picture) -> u16 {
-    let digits = picture.ranks.saturating_sub(1).checked_ilog10().unwrap_or(0);
+pub fn label_width(data: &RunData) -> u16 {
+    let digits = data.ranks().saturating_sub(1).checked_ilog10().unwrap_or(0);
     9 + u16::try_from(digits).unwrap_or(0)
 }
 
 /// The rows that the cursor can reach on `lanes` lanes: all if they fit or have to be scrolled, else the compute streams.
 #[must_use]
-pub fn reachable_rows(picture: &Picture, lanes: usize) -> Vec<usize> {
-    let all = 0..picture.rows.len();
-    let compute: Vec<usize> = all.clone().filter(|&row| picture.rows[row].compute).collect();
-    if all.len() > lanes && compute.len() <= lanes { compute } else { all.collect() }
+pub fn reachable_rows(data: &RunData, lanes: usize) -> Vec<usize> {
+    let all = 0..data.rows.len();
+    let compute: Vec<usize> = all.clone().filter(|&row| data.rows[row].compute).collect();
+    if all.len() > lanes && !compute.is_empty() && compute.len() <= lanes { compute } else { all.collect() }
 }
 
 /// The rows that are shown in `lanes` lanes, the first of them `first` if they have to be scrolled.
 #[must_use]
-pub fn shown_rows(picture: &Picture, first: usize, lanes: usize) -> Vec<usize> {
-    let reachable = reachable_rows(picture, lanes);
+pub fn shown_rows(data: &RunData, first: usize, lanes: usize) -> Vec<usize> {
+    let reachable = reachable_rows(data, lanes);
     let skipped = if reachable.len() > lanes { first } else { 0 };
     reachable.into_iter().skip(skipped).take(lanes).collect()
 }
 
 /// Draws everything and returns the pane's title, which says how exact the picture is.
 pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
-    let picture = &*model.run.picture;
-    let left = label_width(picture);
+    let data = &*model.run.data;
+    if data.rows.is_empty() {
+        pen.say(1, 1, if model.asked.is_some() { "compiling and running ..." } else { "no run" }, Role::Quiet);
+        return "Timeline".to_owned();
+    }
+    let left = label_width(data);
     let width = pen.width().saturating_sub(left);
     let window = window(model, width);
     let lanes = lane_count(pen.height());
-    let shown = shown_rows(picture, model.timeline.first_row, lanes);
-    ruler(picture, &window, left, pen);
+    let shown = shown_rows(data, model.timeline.first_row, lanes);
+    ruler(data, &window, left, pen);
     playhead(model, &window, left, 1, pen.tier.playhead(), pen);
+    let run = data.run();
     let mut level = Level::default();
     let mut y = 2;
     for &row in &shown {
-        level = level.max(lane(model, row, &window, Rect::new(left, y, width, 1), pen));
+        level = level.max(lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen));
         y += 1;
     }
     playhead(model, &window, left, y, pen.tier.playfoot(), pen);
@@ -105,24 +113,24 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         utilisation(model, &window, left, y + 1, pen);
         legend(model, y + 2, pen);
     }
-    title(picture, shown.len(), level, &window)
+    title(data, shown.len(), level, &window)
 }
 
-fn title(picture: &Picture, shown: usize, level: Level, window: &Window) -> String {
-    let lanes = if shown < picture.rows.len() { format!("{shown} of {} lanes", picture.rows.len()) } else { String::new() };
-    let scale = window.scale_text(picture.clock);
-    let parts = [format!("{} ranks", picture.ranks), lanes, level.name().to_owned(), scale];
+fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String {
+    let lanes = if shown < data.rows.len() { format!("{shown} of {} lanes", data.rows.len()) } else { String::new() };
+    let scale = window.scale_text(data.clock());
+    let parts = [format!("{} ranks", data.ranks()), lanes, level.name().to_owned(), scale];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     format!("Timeline  {}", parts.join("  "))
 }
 
 /// Numbers at round times.
-fn ruler(picture: &Picture, window: &Window, left: u16, pen: &mut Pen<'_>) {
+fn ruler(data: &RunData, window: &Window, left: u16, pen: &mut Pen<'_>) {
     let width = pen.width().saturating_sub(left);
-    let (unit, name) = axis_unit(picture.clock, picture.end);
+    let (unit, name) = axis_unit(data.clock(), data.end());
     pen.say(1, 0, &format!("t {name}"), Role::Quiet);
-    let step = window.ruler_step(picture.clock, 6);
-    let last = window.start.saturating_add(window.length(width)).min(picture.end.0);
+    let step = window.ruler_step(data.clock(), 6);
+    let last = window.start.saturating_add(window.length(width)).min(data.end().0);
     let mut time = window.start.div_ceil(step).saturating_mul(step);
     while time <= last {
         let number = in_unit(time, unit);
@@ -165,19 +173,19 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
 }
 
 /// One row: its name and its cells within `area` (relative to the pen).
-fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
-    let row = &model.run.picture.rows[index];
-    let selected = is_selected(model, index);
-    name(row, selected, area, pen);
-    let Some(coverage) = model.run.coverage.rows.get(index) else { return Level::default() };
+fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+    let data = &*model.run.data;
+    let (id, selected) = (data.rows[index], is_selected(model, index));
+    let row = data.row(id);
+    name(id, selected, area, pen);
     let mut level = Level::default();
-    for (column, shown) in (0..area.width).zip(coverage.columns(&row.spans, window, area.width)) {
+    for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(&row.spans, window, area.width)) {
         if shown.spans > 2 {
             level = Level::Bucketed;
         }
         cell(&shown, area.x + column, area.y, pen);
     }
-    level = level.max(labels(model, row, window, area, pen));
+    level = level.max(labels(data, run, id, window, area, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
@@ -186,20 +194,16 @@ fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<
 
 /// The row under the cursor; if that row is not shown, the compute row of its rank.
 fn is_selected(model: &Model, index: usize) -> bool {
-    let rows = &model.run.picture.rows;
+    let rows = &model.run.data.rows;
     let cursor = model.timeline.cursor.row;
     index == cursor || (rows[index].compute && rows.get(cursor).is_some_and(|row| row.rank == rows[index].rank && !row.compute))
 }
 
-fn name(row: &Row, selected: bool, area: Rect, pen: &mut Pen<'_>) {
+fn name(id: RowId, selected: bool, area: Rect, pen: &mut Pen<'_>) {
     let role = if selected { Role::Strong } else { Role::Text };
     pen.say(0, area.y, if selected { ">" } else { " " }, role);
-    if row.compute {
-        let x = pen.say(1, area.y, &format!("r{}", row.rank), role);
-        pen.say(x + 1, area.y, &row.stream, if selected { Role::Strong } else { Role::Quiet });
-    } else {
-        pen.say(4, area.y, &row.stream, Role::Quiet);
-    }
+    let x = if id.names_rank { pen.say(1, area.y, &id.rank.to_string(), role) } else { 3 };
+    pen.say(x + 1, area.y, id.stream(), if selected && id.names_rank { Role::Strong } else { Role::Quiet });
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
 }
 
@@ -216,20 +220,22 @@ fn fill_style(kind: Kind, pen: &Pen<'_>) -> Style {
 }
 
 /// Writes the labels of ops that have two cells or more. Says whether all have.
-fn labels(model: &Model, row: &Row, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+    let row = data.row(id);
     let end = window.edge(area.width).ceiling();
-    let first = row.spans.partition_point(|span| span.end <= window.start);
-    let count = row.spans[first..].partition_point(|span| span.start < end);
+    let first = row.spans.partition_point(|span| span.end.0 <= window.start);
+    let count = row.spans[first..].partition_point(|span| span.start.0 < end);
     if count > MOST_LABELS {
         return Level::Bucketed;
     }
     let mut level = Level::default();
-    for span in row.spans[first..first + count].iter().filter(|span| !span.kind.is_idle() && span.end > span.start) {
-        let (from, to) = (window.nearest(span.start), window.nearest(span.end));
+    for span in row.spans[first..first + count].iter().filter(|span| !span.kind.is_idle() && !span.is_mark()) {
+        let (from, to) = (window.nearest(span.start.0), window.nearest(span.end.0));
         if to - from < 2 {
             level = level.max(Level::Cells);
-        } else if let (Ok(column), Ok(room)) = (u16::try_from(from), u16::try_from(to - from)) {
-            label(model.run.picture.text(span), span, (column, room), area, pen);
+        } else if let (Ok(column), Ok(room)) = (u16::try_from(from.max(0)), u16::try_from(to - from.max(0))) {
+            let text = kind::label(run, data.op_of(id, span));
+            label(&text, span, (column, room), area, pen);
         }
     }
     level
@@ -249,20 +255,25 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     let quiet = pen.theme.style(Role::Quiet);
     pen.say(1, y, "util", Role::Quiet);
     pen.put(left.saturating_sub(1), y, pen.tier.bar(), pen.theme.style(Role::Frame));
-    let end = window.column(model.run.picture.end.0);
-    for (column, tenth) in (0..width).zip(model.run.coverage.busy.tenths(window, width)) {
+    let end = window.column(model.run.data.end().0);
+    for (column, tenth) in (0..width).zip(model.run.data.coverage.busy.tenths(window, width)) {
         if i64::from(column) < end {
             pen.put(left + column, y, char::from(b'0' + tenth), quiet);
         }
     }
 }
 
-/// What the glyphs in this run mean.
+/// What the glyphs in this run mean, as many as fit whole.
 fn legend(model: &Model, y: u16, pen: &mut Pen<'_>) {
+    let coverage = &model.run.data.coverage;
     let mut x = 1;
-    for &kind in &model.run.coverage.kinds {
-        pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
-        x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+    for &kind in &coverage.kinds {
+        if x + 2 + width_of(kind.name()) <= pen.width() {
+            pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
+            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+        }
     }
-    pen.say(x, y, "blank ramp", Role::Quiet);
+    if coverage.busy.streams > 0 && x + 10 <= pen.width() {
+        pen.say(x, y, "blank ramp", Role::Quiet);
+    }
 }

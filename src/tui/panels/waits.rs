@@ -18,7 +18,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         return;
     }
     let run = data.run();
-    let at = data.prepared.progress.at(&run, view.position.event);
+    let at = data.progress.at(&run, view.position.event);
     let graph = Graph::new(&at);
     let mut rest = Cut::of(pen);
     let wide = rest.0.width >= 100;
@@ -219,14 +219,14 @@ fn cycle_advice(data: &RunData, at: &At, part: &Part) -> Vec<String> {
         advice.push("The ranks issue their messages in orders that do not fit. Either of these would do:".to_owned());
         advice.push("- issue them in the same order on all ranks".to_owned());
     }
-    if !data.prepared.given.schedule.is_empty() {
+    if !data.prepared.asked.schedule.is_empty() {
         if holds_compute {
             advice.push("- let sends run beside the computation: pipeline.p2p = \"edge-fifo\"".to_owned());
         } else {
             advice.push("- give each direction its own queue: pipeline.p2p = \"edge-fifo\"".to_owned());
         }
         advice.push("- let sends complete at once: pipeline.p2p = \"buffered\"".to_owned());
-        advice.push(format!("This run: {}.", data.prepared.given.schedule));
+        advice.push(format!("This run: {}.", data.prepared.asked.schedule));
     }
     advice.push("On real devices this is a hang until a watchdog's timeout, with no cycle named.".to_owned());
     advice

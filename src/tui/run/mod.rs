@@ -1,9 +1,12 @@
 //! The screen's loop: waits for messages, updates the model, draws once if something changed. It does not tick.
 
+mod files;
 mod pace;
 mod screen;
 mod signals;
 mod terminal;
+mod values;
+pub mod worker;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +14,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::model::Model;
-use super::update::{Effect, Message, update};
+use super::update::{Effect, Message, look, update};
+use crate::base::Bytes;
 use super::view::view;
 use pace::Pace;
 use screen::Screen;
@@ -48,17 +52,21 @@ pub fn terminal_size() -> (u16, u16) {
     crossterm::terminal::size().unwrap_or((80, 24))
 }
 
-/// Shows `model` until the learner leaves. Effects that concern the run, not the screen (`Rerun`, `Seek`, `Export`) go to
-/// `perform`, which answers through the sender, from any thread, whenever it likes.
+/// Shows `model` until the learner leaves. `first` is asked of the worker before the first key; `memory` is what this machine has for
+/// real values.
 ///
 /// # Errors
 /// If the terminal cannot be claimed or written to.
-pub fn run(model: Model, perform: impl FnMut(Effect, &Sender<Message>)) -> io::Result<Exit> {
+pub fn run(model: Model, first: Option<Effect>, memory: Option<Bytes>) -> io::Result<Exit> {
     let (sender, receiver) = mpsc::channel();
     signals::listen_to_signals(sender.clone())?;
+    let worker = worker::start(memory, sender.clone());
+    if let Some(effect) = first {
+        ask(&worker, effect);
+    }
     let term = terminal::Term::enter()?;
-    signals::listen_to_keys(sender.clone());
-    let mut lab = Loop::new(model, sender, perform)?;
+    signals::listen_to_keys(sender);
+    let mut lab = Loop::new(model, worker)?;
     let ended = lab.run(&receiver);
     drop(term);
     let (exit, keep) = ended?;
@@ -68,10 +76,15 @@ pub fn run(model: Model, perform: impl FnMut(Effect, &Sender<Message>)) -> io::R
     Ok(exit)
 }
 
-struct Loop<P> {
+/// Hands an effect to the worker.
+fn ask(worker: &Sender<Effect>, effect: Effect) {
+    // It lives as long as its channel: it catches its own panics.
+    let _ = worker.send(effect);
+}
+
+struct Loop {
     model: Model,
-    sender: Sender<Message>,
-    perform: P,
+    worker: Sender<Effect>,
     screen: Screen<File>,
     pace: Pace,
     /// When playing, the moment up to which the position has followed the clock.
@@ -81,11 +94,11 @@ struct Loop<P> {
 /// Why the loop ends, and whether the last frame stays in the shell.
 type End = (Exit, bool);
 
-impl<P: FnMut(Effect, &Sender<Message>)> Loop<P> {
-    fn new(model: Model, sender: Sender<Message>, perform: P) -> io::Result<Self> {
+impl Loop {
+    fn new(model: Model, worker: Sender<Effect>) -> io::Result<Self> {
         let remote = std::env::var_os("SSH_CONNECTION").is_some();
         let screen = Screen::new(terminal_output()?, model.size);
-        Ok(Self { model, sender, perform, screen, pace: Pace::new(remote), played_until: None })
+        Ok(Self { model, worker, screen, pace: Pace::new(remote), played_until: None })
     }
 
     fn run(&mut self, receiver: &Receiver<Message>) -> io::Result<End> {
@@ -96,6 +109,9 @@ impl<P: FnMut(Effect, &Sender<Message>)> Loop<P> {
                 if let Some(end) = self.handle(message)? {
                     return Ok(end);
                 }
+            }
+            if let Some(effect) = look(&mut self.model) {
+                ask(&self.worker, effect);
             }
         }
     }
@@ -147,7 +163,7 @@ impl<P: FnMut(Effect, &Sender<Message>)> Loop<P> {
             }
             Some(Effect::Redraw) => self.screen.forget(self.model.size),
             Some(Effect::Copy { text }) => copy(&text)?,
-            Some(effect) => (self.perform)(effect, &self.sender),
+            Some(effect) => ask(&self.worker, effect),
         }
         Ok(None)
     }

@@ -1,18 +1,23 @@
-//! From the model and a message to the next model, and to what the world outside should do. No terminal, no clock.
+//! From the model and a message to the next model, and to what the world outside should do. No terminal, no clock, no engine.
 
 pub mod overlay;
+mod jumps;
 mod pages;
 mod run;
+pub mod runs;
 pub mod timeline;
+mod why;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::observe::export::Format;
+
 use super::commands::{self, Command, Place};
+use super::data::{RunData, Values};
 use super::keys::{Key, Name};
-use super::lesson::Document;
-use super::model::{Knob, LessonModel, Model, Now, Overlay, Prefix, RunModel, View};
+use super::model::{Look, Model, Overlay, Prefix, Setup, View};
 
 /// What happens to the screen.
 #[derive(Debug)]
@@ -27,10 +32,10 @@ pub enum Message {
     Focus(bool),
     /// So much time passed while playing.
     Elapsed(Duration),
-    /// A lesson was opened: its text and knobs; its run follows.
-    Opened(Box<Opened>),
-    /// A run is ready to be shown.
-    Ran(Box<RunModel>),
+    /// A run that was asked for: its number, and the run or what is wrong with its scenario.
+    Ran(u64, Result<Arc<RunData>, String>),
+    /// Values that were asked for.
+    Values(Look, Arc<Values>),
     /// Something to tell the learner.
     Say(String),
     /// The program is to be stopped, as by `kill -TSTP`.
@@ -41,40 +46,32 @@ pub enum Message {
     Terminate(i32),
 }
 
-/// A lesson that was opened.
-#[derive(Debug)]
-pub struct Opened {
-    /// Its number and title.
-    pub title: String,
-    /// Its Markdown.
-    pub text: String,
-    /// What can be turned.
-    pub knobs: Vec<Knob>,
-}
-
 /// What the world outside should do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Open the lesson of this name.
-    Open {
-        /// The lesson's folder name.
-        lesson: String,
+    /// Compile and run a scenario.
+    Run {
+        /// The request's number: what answers it carries the same.
+        number: u64,
+        /// What to run.
+        setup: Setup,
     },
-    /// Compile and run the scenario with these knobs: (key, value).
-    Rerun {
-        /// Values of all knobs.
-        knobs: Vec<(String, String)>,
-    },
-    /// Bring the stepping session to this event.
-    Seek {
-        /// Events that have happened.
-        event: u32,
-    },
-    /// Write the run to a file.
+    /// Read the values of a rank at a position of a run.
+    Look(Look),
+    /// Write the run to a new file.
     Export {
-        /// The format's name.
-        format: String,
+        /// The form.
+        format: Format,
     },
+    /// Write a scenario to a new file.
+    Save {
+        /// The file.
+        file: String,
+        /// The scenario.
+        setup: Setup,
+    },
+    /// Panic where runs are made: does the screen survive?
+    CrashLab,
     /// Put a text on the clipboard.
     Copy {
         /// The text.
@@ -95,36 +92,34 @@ pub enum Effect {
 pub fn update(model: &mut Model, message: Message) -> Option<Effect> {
     model.dirty = true;
     match message {
-        Message::Key(key) => press(model, key),
-        Message::Paste(text) => {
-            overlay::paste(model, &text);
-            None
-        }
+        Message::Key(key) => return press(model, key),
+        Message::Paste(text) => overlay::paste(model, &text),
         Message::Resize(width, height) => {
             model.size = (width, height);
             timeline::keep_in_view(model);
-            None
         }
         Message::Elapsed(time) => run::play(model, time),
-        Message::Opened(opened) => {
-            open(model, *opened);
-            None
-        }
-        Message::Ran(run) => {
-            show(model, *run);
-            None
-        }
-        Message::Say(text) => {
-            model.message = text;
-            None
-        }
-        Message::Suspend => Some(Effect::Suspend),
-        Message::Focus(_) => {
-            model.dirty = false;
-            None
-        }
-        Message::Continued | Message::Terminate(_) => None,
+        Message::Ran(number, outcome) => runs::ran(model, number, outcome),
+        Message::Values(look, values) if model.looked == Some(look) => model.values = Some(values),
+        Message::Say(text) => model.message = text,
+        Message::Suspend => return Some(Effect::Suspend),
+        Message::Focus(_) | Message::Values(..) => model.dirty = false,
+        Message::Continued | Message::Terminate(_) => {}
     }
+    None
+}
+
+/// The values that the screen shows and does not have yet. Asked after all messages that have come, so that of many steps only the last
+/// is looked at; while the run plays nobody could read them.
+pub fn look(model: &mut Model) -> Option<Effect> {
+    let look = Look { number: model.run.number, event: model.now.event, rank: model.focus_rank() };
+    let wanted = model.run.data.has_values && model.view != View::Lessons && !model.playing();
+    if !wanted || model.looked == Some(look) {
+        return None;
+    }
+    model.looked = Some(look);
+    model.values = None;
+    Some(Effect::Look(look))
 }
 
 /// A key goes to what is open over the view, else to the second half of a two-key command, else to the table.
@@ -138,7 +133,10 @@ fn press(model: &mut Model, key: Key) -> Option<Effect> {
     model.message.clear();
     match model.prefix.take() {
         Some(Prefix::Table(first)) => bound(model, Some(first), key),
-        Some(mark) => run::mark(model, mark, key),
+        Some(mark) => {
+            run::mark(model, mark, key);
+            None
+        }
         None if starts_prefix(model, key) => None,
         None => bound(model, None, key),
     }
@@ -178,15 +176,19 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         return None;
     }
     match command {
-        Command::Palette | Command::Help | Command::Find | Command::Knobs | Command::ListBreaks | Command::Export => {
+        Command::Palette | Command::Help | Command::Find | Command::Knobs | Command::ListBreaks | Command::Export | Command::Why => {
             overlay::open(model, command);
             None
         }
-        Command::GoToEvent | Command::GoToTime | Command::GoToRank if argument.is_empty() => {
+        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save if argument.is_empty() => {
             let text = format!("{} ", commands::binding(command).name);
             model.overlay = Overlay::Palette { text, selected: 0 };
             None
         }
+        Command::Save => Some(Effect::Save { file: argument.to_owned(), setup: model.setup.clone() }),
+        Command::Rerun => runs::again(model),
+        Command::Reset => runs::reset(model),
+        Command::CrashLab => Some(Effect::CrashLab),
         Command::SetMark => prefix(model, Prefix::SetMark),
         Command::GoToMark => prefix(model, Prefix::GoToMark),
         Command::Theme => theme(model, argument),
@@ -211,6 +213,7 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
 
 fn in_turn(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
     run::execute(model, command, argument)?;
+    jumps::execute(model, command)?;
     timeline::execute(model, command, argument)?;
     pages::execute(model, command)
 }
@@ -257,23 +260,4 @@ fn interrupt(model: &mut Model) -> Option<Effect> {
         return None;
     }
     Some(Effect::Quit { keep_frame: false })
-}
-
-fn open(model: &mut Model, opened: Opened) {
-    let Opened { title, text, knobs } = opened;
-    model.lesson = LessonModel { title, document: Arc::new(Document::parse(&text)), ..LessonModel::default() };
-    model.knobs = knobs;
-    model.view = View::Lesson;
-    model.message.clear();
-}
-
-/// A new run is shown from its start; the learner's place in the picture stays where it still exists.
-fn show(model: &mut Model, run: RunModel) {
-    model.run = run;
-    model.now = Now::default();
-    model.player.on = false;
-    model.breaks.clear();
-    model.marks.clear();
-    model.timeline.window = None;
-    timeline::keep_in_view(model);
 }

@@ -1,27 +1,38 @@
 //! What lies over the view: help, palette, search, knobs, lists. Keys go there first; Esc closes.
 
-use super::{Effect, execute};
+use std::sync::Arc;
+
+use super::{Effect, execute, runs, why};
+use crate::base::OpId;
+use crate::observe::kind::label;
+use crate::observe::rows::Span;
+use crate::program::head::head;
 use crate::tui::commands::{Binding, Command, TABLE};
 use crate::tui::keys::{Key, Name};
+use crate::tui::knobs::knobs;
 use crate::tui::layout::Layout;
-use crate::tui::model::{EXPORT_FORMATS, Model, Overlay, Pane};
+use crate::tui::model::{Cursor, EXPORTS, Model, Overlay, Pane};
 use crate::tui::update::{run, timeline};
 
 /// Opens what a command stands for.
 pub fn open(model: &mut Model, command: Command) {
-    model.overlay = match command {
+    let overlay = match command {
         Command::Help => Overlay::Help { filter: String::new(), scroll: 0 },
         Command::Palette => Overlay::Palette { text: String::new(), selected: 0 },
         Command::Find => Overlay::Find { text: String::new() },
         Command::ListBreaks => Overlay::Breaks { selected: 0 },
         Command::Export => Overlay::Export { selected: 0 },
-        Command::Knobs if model.knobs.is_empty() => {
-            model.say("this run has no knobs");
-            Overlay::None
-        }
-        Command::Knobs => Overlay::Knobs { selected: 0, values: model.knobs.iter().map(|knob| knob.value.clone()).collect() },
+        Command::Knobs => Overlay::Knobs { selected: 0, problem: String::new() },
+        Command::Why => match why::sentences(model) {
+            Some(text) => Overlay::Why { text, scroll: 0 },
+            None => {
+                model.say("nothing under the cursor has to wait");
+                Overlay::None
+            }
+        },
         _ => Overlay::None,
     };
+    model.overlay = overlay;
 }
 
 /// A key while something is open.
@@ -47,9 +58,11 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
             }
         }
         Overlay::Find { text } => _ = typed(text, key),
-        Overlay::Knobs { .. } => turn_knob(model, key),
+        Overlay::Knobs { .. } => return turn_knob(model, key),
+        Overlay::Why { scroll, .. } => _ = listed(scroll, key, usize::MAX),
+        Overlay::Problem { .. } => {}
         Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.len()),
-        Overlay::Export { selected } => _ = listed(selected, key, EXPORT_FORMATS.len()),
+        Overlay::Export { selected } => _ = listed(selected, key, EXPORTS.len()),
     }
     None
 }
@@ -90,19 +103,19 @@ fn takes_text(overlay: &Overlay) -> bool {
 
 fn enter(model: &mut Model) -> Option<Effect> {
     match std::mem::take(&mut model.overlay) {
-        Overlay::None | Overlay::Help { .. } => None,
+        Overlay::None | Overlay::Help { .. } | Overlay::Knobs { .. } | Overlay::Why { .. } | Overlay::Problem { .. } => None,
         Overlay::Palette { text, selected } => run_palette(model, text, selected),
         Overlay::Find { text } => {
             find(model, &text);
             None
         }
-        Overlay::Knobs { values, .. } => apply_knobs(model, values),
         Overlay::Breaks { selected } => {
             let event = model.breaks.iter().nth(selected).copied()?;
-            run::seek(model, event)
+            run::seek(model, event);
+            None
         }
         Overlay::Export { selected } => {
-            let format = EXPORT_FORMATS.get(selected)?.0.to_owned();
+            let (format, _) = *EXPORTS.get(selected)?;
             Some(Effect::Export { format })
         }
     }
@@ -120,51 +133,44 @@ fn run_palette(model: &mut Model, text: String, selected: usize) -> Option<Effec
     None
 }
 
-fn apply_knobs(model: &mut Model, values: Vec<String>) -> Option<Effect> {
-    let changed = model.knobs.iter().zip(&values).any(|(knob, value)| knob.value != *value);
-    if !changed {
+/// Left and Right turn the chosen knob, and the run is made again at once.
+fn turn_knob(model: &mut Model, key: Key) -> Option<Effect> {
+    let knobs = knobs(model);
+    let Overlay::Knobs { selected, .. } = &mut model.overlay else { return None };
+    if listed(selected, key, knobs.len()) {
         return None;
     }
-    for (knob, value) in model.knobs.iter_mut().zip(values) {
-        knob.value = value;
-    }
-    model.run.stale = true;
-    Some(run::rerun(model))
-}
-
-fn turn_knob(model: &mut Model, key: Key) {
-    let Overlay::Knobs { selected, values } = &mut model.overlay else { return };
-    if listed(selected, key, model.knobs.len()) {
-        return;
-    }
-    let (Some(knob), Some(value)) = (model.knobs.get(*selected), values.get_mut(*selected)) else { return };
-    let place = knob.choices.iter().position(|choice| choice == value).unwrap_or(0);
-    let next = match key {
-        Key::Named(Name::Left) | Key::Char('h') => place.saturating_sub(1),
-        Key::Named(Name::Right) | Key::Char('l') => place + 1,
-        _ => return,
+    let up = match key {
+        Key::Named(Name::Left) | Key::Char('h') => false,
+        Key::Named(Name::Right) | Key::Char('l') => true,
+        Key::Named(Name::Backspace) => return runs::reset(model),
+        _ => return None,
     };
-    if let Some(choice) = knob.choices.get(next) {
-        value.clone_from(choice);
-    }
+    let knob = knobs.get(*selected)?;
+    let value = knob.turned(up)?;
+    Some(runs::turn(model, &knob.key.path(), &value))
 }
 
-/// The next row or op whose text contains `text`, from the cursor on and round.
+/// The next row or op whose label or head contains `text`, from the cursor on and round.
 fn find(model: &mut Model, text: &str) {
     let text = if text.is_empty() { std::mem::take(&mut model.sought) } else { text.to_owned() };
     text.clone_into(&mut model.sought);
-    let picture = &model.run.picture;
-    let wanted: Vec<bool> = picture.texts.iter().map(|label| label.contains(&text)).collect();
+    let data = Arc::clone(&model.run.data);
+    let run = data.run();
     let cursor = model.timeline.cursor;
-    let spans = picture.rows.iter().enumerate().flat_map(|(row, lane)| lane.spans.iter().map(move |span| (row, span)));
-    let mut found = spans.filter(|(_, span)| wanted.get(span.text as usize) == Some(&true));
-    let first = found.next();
-    let later = |place: &(usize, &crate::tui::picture::Span)| (place.0, place.1.start) > (cursor.row, cursor.time);
-    let next = first.filter(later).or_else(|| found.find(later)).or(first).map(|(row, span)| (row, span.start));
-    let by_name = || picture.rows.iter().position(|row| row.name().contains(&text)).map(|row| (row, cursor.time));
-    match next.or_else(by_name) {
-        Some((row, time)) => {
-            model.timeline.cursor = crate::tui::model::Cursor { row, time };
+    let fits = |op: OpId| label(&run, op) == text || head(run.program, op).to_string().contains(&text);
+    let in_row = |row: usize, spans: &[Span]| {
+        let wanted = |span: &&Span| !span.kind.is_idle() && fits(data.op_of(data.rows[row], span));
+        spans.iter().find(wanted).map(|span| Cursor { row, time: span.start.0 })
+    };
+    let spans = |row: usize| data.row(data.rows[row]).spans.as_slice();
+    let behind = |row: usize| &spans(row)[spans(row).partition_point(|span| span.start.0 <= cursor.time)..];
+    let here = data.rows.get(cursor.row).and_then(|_| in_row(cursor.row, behind(cursor.row)));
+    let mut others = (cursor.row + 1..data.rows.len()).chain(0..(cursor.row + 1).min(data.rows.len()));
+    let by_name = || data.rows.iter().position(|row| row.name().contains(&text)).map(|row| Cursor { row, ..cursor });
+    match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name) {
+        Some(place) => {
+            model.timeline.cursor = place;
             model.say(format!("found {text}; / and Enter finds the next"));
             timeline::keep_in_view(model);
         }

@@ -4,21 +4,20 @@ use std::ops::ControlFlow;
 
 use super::Effect;
 use super::run::parsed;
-use crate::base::units::{Clock, Ticks};
+use crate::base::Rank;
+use crate::base::units::Clock;
+use crate::observe::rows::Span;
 use crate::tui::axis::Window;
 use crate::tui::commands::Command;
 use crate::tui::layout::Layout;
 use crate::tui::model::{Model, Pane};
 use crate::tui::panels::timeline as panel;
-use crate::tui::picture::{Kind, Span};
 
 /// Runs a command of this file and breaks; goes on if it is another's, or the focus is elsewhere.
 pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
     match command {
         Command::GoToTime => return ControlFlow::Break(parsed(model, argument.trim_end_matches('u'), "a time", go_to_time)),
         Command::GoToRank => return ControlFlow::Break(parsed(model, argument.trim_start_matches('r'), "a rank", go_to_rank)),
-        Command::GoToBubble => go_to_next(model, |kind| matches!(kind, Kind::Bubble | Kind::ExposedCommunication)),
-        Command::GoToWait => go_to_next(model, |kind| kind == Kind::Waiting),
         Command::PanLeft => pan(model, false),
         Command::PanRight => pan(model, true),
         Command::ZoomIn => zoom(model, true),
@@ -29,7 +28,7 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFl
         Command::PreviousInLane => in_lane(model, false),
         Command::Left => sideways(model, false),
         Command::Right => sideways(model, true),
-        _ if Layout::of(model).focused(model).is_none_or(|placed| placed.pane == Pane::Text) => return ControlFlow::Continue(()),
+        _ if !on_timeline(model) => return ControlFlow::Continue(()),
         Command::Up => rows(model, -1),
         Command::Down => rows(model, 1),
         Command::HalfPageUp => rows(model, -half_page(model)),
@@ -37,27 +36,33 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFl
         Command::PageUp => rows(model, -2 * half_page(model)),
         Command::PageDown => rows(model, 2 * half_page(model)),
         Command::Start => model.timeline.cursor.time = 0,
-        Command::End => model.timeline.cursor.time = model.run.picture.end.0,
+        Command::End => model.timeline.cursor.time = model.run.data.end().0,
         _ => return ControlFlow::Continue(()),
     }
     keep_in_view(model);
     ControlFlow::Break(None)
 }
 
+/// Whether up and down move the cursor of the timeline: in all panes that belong to it.
+fn on_timeline(model: &Model) -> bool {
+    let focused = Layout::of(model).focused(model).map(|placed| placed.pane);
+    matches!(focused, Some(Pane::Timeline | Pane::Held | Pane::Selected))
+}
+
 /// The shown stretch of time in `width` columns.
 #[must_use]
 pub fn window(model: &Model, width: u16) -> Window {
-    let picture = &model.run.picture;
-    model.timeline.window.unwrap_or_else(|| Window::fit(picture.clock, picture.end, width))
+    let data = &model.run.data;
+    model.timeline.window.unwrap_or_else(|| Window::fit(data.clock(), data.end(), width))
 }
 
 /// Moves rows and window so that the cursor is seen and lies within the run.
 pub fn keep_in_view(model: &mut Model) {
     let layout = Layout::of(model);
-    let picture = &model.run.picture;
+    let data = &model.run.data;
     let cursor = &mut model.timeline.cursor;
-    cursor.row = cursor.row.min(picture.rows.len().saturating_sub(1));
-    cursor.time = cursor.time.min(picture.end.0);
+    cursor.row = cursor.row.min(data.rows.len().saturating_sub(1));
+    cursor.time = cursor.time.min(data.end().0);
     let (row, lanes) = (cursor.row, layout.lane_count());
     model.timeline.first_row = model.timeline.first_row.clamp((row + 1).saturating_sub(lanes), row);
     show_time(model, model.timeline.cursor.time);
@@ -70,19 +75,19 @@ pub fn follow_playhead(model: &mut Model) {
 
 fn show_time(model: &mut Model, time: u64) {
     let Some(shown) = model.timeline.window else { return };
-    let width = Layout::of(model).axis_width(&model.run.picture);
+    let width = Layout::of(model).axis_width(&model.run.data);
     if shown.visible(time, width).is_some() {
         return;
     }
     let page = shown.length(width);
     let lead = if time < shown.start { page - page / 5 } else { page / 5 };
     let start = time.saturating_sub(lead);
-    model.timeline.window = Some(Window { start, ..shown }.within(model.run.picture.end, width));
+    model.timeline.window = Some(Window { start, ..shown }.within(model.run.data.end(), width));
 }
 
 fn zoom(model: &mut Model, finer: bool) {
-    let width = Layout::of(model).axis_width(&model.run.picture);
-    let (clock, end) = (model.run.picture.clock, model.run.picture.end);
+    let width = Layout::of(model).axis_width(&model.run.data);
+    let (clock, end) = (model.run.data.clock(), model.run.data.end());
     let shown = window(model, width);
     let zoomed = shown.zoomed(finer, model.timeline.cursor.time, (clock, end, width));
     let whole = Window::fit(clock, end, width);
@@ -91,30 +96,30 @@ fn zoom(model: &mut Model, finer: bool) {
 
 /// Steps finer until the selected span would no longer fit.
 fn zoom_to_selection(model: &mut Model) {
-    let Some(span) = model.cursor_span().copied() else {
+    let Some((_, &span)) = model.cursor_span() else {
         model.say("nothing under the cursor to zoom to");
         return;
     };
-    let width = Layout::of(model).axis_width(&model.run.picture);
-    let (clock, end) = (model.run.picture.clock, model.run.picture.end);
+    let width = Layout::of(model).axis_width(&model.run.data);
+    let (clock, end) = (model.run.data.clock(), model.run.data.end());
     let mut shown = Window::fit(clock, end, width);
-    let room = |window: &Window| window.column(span.end) - window.column(span.start) <= i64::from(width);
+    let room = |window: &Window| window.column(span.end.0) - window.column(span.start.0) <= i64::from(width);
     loop {
-        let finer = shown.zoomed(true, span.start, (clock, end, width));
+        let finer = shown.zoomed(true, span.start.0, (clock, end, width));
         if finer == shown || !room(&finer) {
             break;
         }
         shown = finer;
     }
-    model.timeline.window = Some(Window { start: span.start, ..shown }.within(end, width));
+    model.timeline.window = Some(Window { start: span.start.0, ..shown }.within(end, width));
 }
 
 fn pan(model: &mut Model, right: bool) {
-    let width = Layout::of(model).axis_width(&model.run.picture);
+    let width = Layout::of(model).axis_width(&model.run.data);
     let shown = window(model, width);
     let half = shown.length(width) / 2;
     let start = if right { shown.start.saturating_add(half) } else { shown.start.saturating_sub(half) };
-    let moved = Window { start, ..shown }.within(model.run.picture.end, width);
+    let moved = Window { start, ..shown }.within(model.run.data.end(), width);
     if model.timeline.window.is_some() {
         model.timeline.window = Some(moved);
         let last = moved.start + moved.length(width).saturating_sub(1);
@@ -127,7 +132,7 @@ fn pan(model: &mut Model, right: bool) {
 
 /// One column; at least one tick.
 fn sideways(model: &mut Model, right: bool) {
-    let width = Layout::of(model).axis_width(&model.run.picture);
+    let width = Layout::of(model).axis_width(&model.run.data);
     let shown = window(model, width);
     let time = model.timeline.cursor.time;
     let column = shown.column(time);
@@ -142,7 +147,7 @@ fn sideways(model: &mut Model, right: bool) {
 
 /// Among the rows that can be reached on this screen.
 fn rows(model: &mut Model, distance: isize) {
-    let rows = panel::reachable_rows(&model.run.picture, Layout::of(model).lane_count());
+    let rows = panel::reachable_rows(&model.run.data, Layout::of(model).lane_count());
     let place = rows.partition_point(|&row| row <= model.timeline.cursor.row).saturating_sub(1);
     let target = place.saturating_add_signed(distance).min(rows.len().saturating_sub(1));
     if let Some(&row) = rows.get(target) {
@@ -157,53 +162,24 @@ fn half_page(model: &Model) -> isize {
 /// To the next or previous op of the lane; gaps are passed over.
 fn in_lane(model: &mut Model, forward: bool) {
     let time = model.timeline.cursor.time;
-    let Some(row) = model.cursor_row() else { return };
+    let Some(row) = model.cursor_row().map(|row| model.run.data.row(row)) else { return };
     let ops = |span: &&Span| !span.kind.is_idle();
     let found = if forward {
-        let after = row.spans.partition_point(|span| span.start <= time);
+        let after = row.spans.partition_point(|span| span.start.0 <= time);
         row.spans[after..].iter().find(ops)
     } else {
-        let before = row.spans.partition_point(|span| span.start < time);
+        let before = row.spans.partition_point(|span| span.start.0 < time);
         row.spans[..before].iter().rev().find(ops)
     };
-    match found.map(|span| span.start) {
+    match found.map(|span| span.start.0) {
         Some(start) => model.timeline.cursor.time = start,
         None => model.say("no more ops in this lane"),
     }
 }
 
-/// To the next gap of a kind, in this lane after the cursor, then in the lanes below, round to this one.
-fn go_to_next(model: &mut Model, wanted: fn(Kind) -> bool) {
-    let cursor = model.timeline.cursor;
-    let rows = &model.run.picture.rows;
-    let first_after = |row: usize, after: Option<u64>| {
-        let later = |span: &&Span| wanted(span.kind) && after.is_none_or(|after| span.start > after);
-        rows[row].spans.iter().find(later).map(|span| (row, span.start))
-    };
-    let here = (cursor.row < rows.len()).then(|| first_after(cursor.row, Some(cursor.time))).flatten();
-    let others = (cursor.row + 1..rows.len()).chain(0..=cursor.row.min(rows.len().saturating_sub(1)));
-    let found = here.or_else(|| others.filter(|&row| row < rows.len()).find_map(|row| first_after(row, None)));
-    match found {
-        Some((row, start)) => {
-            model.timeline.cursor.row = row;
-            model.timeline.cursor.time = start;
-            describe_gap(model);
-        }
-        None => model.say("there is none in this run"),
-    }
-}
-
-fn describe_gap(model: &mut Model) {
-    let picture = &model.run.picture;
-    if let Some(span) = model.cursor_span() {
-        let length = picture.clock.show(Ticks(span.end - span.start));
-        model.say(format!("{} of {length}: {}", span.kind.name(), picture.text(span)));
-    }
-}
-
 /// A time in the clock's unit.
 fn go_to_time(model: &mut Model, time: f64) -> Option<Effect> {
-    let ticks = match model.run.picture.clock {
+    let ticks = match model.run.data.clock() {
         Clock::Slots { ticks_per_slot } => {
             #[expect(clippy::cast_precision_loss, reason = "a typed number")]
             let per_slot = ticks_per_slot as f64;
@@ -219,10 +195,19 @@ fn go_to_time(model: &mut Model, time: f64) -> Option<Effect> {
 }
 
 fn go_to_rank(model: &mut Model, rank: u32) -> Option<Effect> {
-    match model.run.picture.rows.iter().position(|row| row.rank == rank) {
+    match model.run.data.rows.iter().position(|row| row.rank == Rank(rank)) {
         Some(row) => model.timeline.cursor.row = row,
-        None => model.say(format!("there is no rank {rank}; the run has {}", model.run.picture.ranks)),
+        None => model.say(format!("there is no rank {rank}; the run has {}", model.run.data.ranks())),
     }
     keep_in_view(model);
     None
+}
+
+/// To the rank below or above, in the same kind of row.
+pub fn next_rank(model: &mut Model, down: bool) {
+    let (rows, row) = (&model.run.data.rows, model.timeline.cursor.row);
+    let Some(here) = rows.get(row) else { return };
+    let same = |place: &usize| rows[*place].compute == here.compute;
+    let next = if down { (row + 1..rows.len()).find(same) } else { (0..row).rfind(same) };
+    model.timeline.cursor.row = next.unwrap_or(row);
 }

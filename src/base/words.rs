@@ -2,7 +2,7 @@
 
 /// `1,000,000`.
 #[must_use]
-pub(super) fn grouped(value: i128) -> String {
+pub fn grouped(value: i128) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::from(if value < 0 { "-" } else { "" });
     for (place, digit) in digits.chars().enumerate() {
@@ -17,7 +17,7 @@ pub(super) fn grouped(value: i128) -> String {
 /// A number in its shortest form: `0.5`, `1,000`, `1e-30`.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-pub(super) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
     match value {
         _ if is_whole => grouped(value as i128),
@@ -28,7 +28,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// The name nearest to `word`, if one is near enough to be what was meant.
 #[must_use]
-pub(super) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 40;
     if word.len() > LONGEST {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) 
 
 /// `raw` on one line, at most 40 characters of it.
 #[must_use]
-pub(super) fn shortened(raw: &str) -> String {
+pub fn shortened(raw: &str) -> String {
     const LONGEST: usize = 40;
     let mut text: String = raw.chars().take(LONGEST).flat_map(visible).collect();
     if raw.chars().nth(LONGEST).is_some() {

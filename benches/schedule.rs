@@ -1,0 +1,182 @@
+//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [pipeline|ring]`.
+//!
+//! Two cases: 1F1B over 64 stages with 1,024 micro-batches, and one ring all-reduce over 1,024 ranks expanded into its 2.1 million
+//! messages, alpha-beta. Every phase is timed by itself, several rounds; best and median are printed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ranklab::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
+use ranklab::base::mesh::Mesh;
+use ranklab::base::model::{Activation, Bias, Model, Norm, Positions};
+use ranklab::base::settings::{AllReduce, Dtype, Optimizer, PointToPoint};
+use ranklab::base::{Bytes, Ticks};
+use ranklab::compile;
+use ranklab::engine::session::{Numbers, run};
+use ranklab::program::links::Links;
+use ranklab::program::trace::Outcome;
+use ranklab::program::{Program, Trace};
+use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values};
+use ranklab::schedule::Schedule;
+
+fn main() {
+    let wanted = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    for (name, scenario) in [("pipeline", pipeline()), ("ring", ring())] {
+        if wanted.as_ref().is_none_or(|wanted| wanted == name) {
+            measure(name, &scenario);
+        }
+    }
+}
+
+const ROUNDS: usize = 9;
+
+/// Times every phase of `scenario`, and all of them in one go.
+fn measure(name: &str, scenario: &Scenario) {
+    let mut phases = Phases::default();
+    let mut size = (0, 0);
+    for _ in 0..ROUNDS {
+        phases.next = 0;
+        if let Task::Train(training) = &scenario.task {
+            phases.time("plan", || compile::plan(training));
+        }
+        for pass in compile::pass_names() {
+            phases.time(&format!("compile to {pass}"), || compile::compile_until(scenario, pass));
+        }
+        let program = Arc::new(compile::compile(scenario).program);
+        size = count(&program);
+        //CHECK
+        phases.time("links", || Links::new(&program));
+        phases.time("run", || run_to_the_end(program.clone(), scenario));
+        drop(program);
+        phases.time("compile, check, run", || {
+            let program = Arc::new(compile::compile(scenario).program);
+            //CHECK2
+            run_to_the_end(program, scenario)
+        });
+        phases.time("compile, run", || run_to_the_end(Arc::new(compile::compile(scenario).program), scenario));
+    }
+    phases.print(name, size);
+}
+
+fn run_to_the_end(program: Arc<Program>, scenario: &Scenario) -> Trace {
+    let (_, trace) =
+        run(program, &scenario.hardware, &[], Numbers::Shape, &mut |_, _| {}).expect("a run of shapes calls no kernel");
+    assert_eq!(trace.outcome, Outcome::Completed);
+    trace
+}
+
+/// Ops and messages of `program`.
+fn count(program: &Program) -> (usize, usize) {
+    let receives = program.all().filter(|&op| program.kind(op).receives());
+    (program.all().count(), receives.count())
+}
+
+/// Phases in order, with the seconds of each round.
+#[derive(Default)]
+struct Phases {
+    rows: Vec<(String, Vec<f64>)>,
+    next: usize,
+}
+
+impl Phases {
+    /// Times `work`, without the time that it takes to drop its result.
+    #[expect(clippy::disallowed_methods, reason = "a bench measures time")]
+    fn time<T>(&mut self, phase: &str, work: impl FnOnce() -> T) {
+        let start = Instant::now();
+        let result = work();
+        let seconds = start.elapsed().as_secs_f64();
+        drop(result);
+        if self.next == self.rows.len() {
+            self.rows.push((phase.to_owned(), Vec::new()));
+        }
+        self.rows[self.next].1.push(seconds);
+        self.next += 1;
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+    fn print(&mut self, name: &str, (ops, messages): (usize, usize)) {
+        println!("{name}: {ops} ops, {messages} messages; {ROUNDS} rounds");
+        println!("  {:<30} {:>9} {:>9} {:>10} {:>12}", "phase", "best ms", "median", "M ops/s", "M messages/s");
+        for (phase, seconds) in &mut self.rows {
+            seconds.sort_by(f64::total_cmp);
+            let (best, median) = (seconds[0], seconds[seconds.len() / 2]);
+            let rate = |count: usize| count as f64 / best / 1e6;
+            println!("  {phase:<30} {:>9.2} {:>9.2} {:>10.2} {:>12.2}", best * 1e3, median * 1e3, rate(ops), rate(messages));
+        }
+    }
+}
+
+/// 1F1B, 64 stages of a block each, 1,024 micro-batches, textbook slots.
+fn pipeline() -> Scenario {
+    let training = Training {
+        model: model(64),
+        parameter_dtype: Dtype::F32,
+        batch: Batch { micro_batches: 1024, micro_batch_size: 1, steps: 1 },
+        mesh: Mesh::new(1, 64),
+        data_parallel: DataParallel {
+            all_reduce: AllReduce::Ring,
+            bucket: Bytes(25 << 20),
+            first_bucket: Bytes(1 << 20),
+            overlap: true,
+        },
+        pipeline: Pipeline {
+            schedule: Schedule::find("1f1b").expect("a schedule of the table"),
+            p2p: PointToPoint::EdgeFifo,
+            barrier: true,
+            layers_per_stage: vec![1; 64],
+        },
+        optimizer: Optimizer::default(),
+    };
+    let slot = UnitCosts { ticks_per_slot: 1, forward: Ticks(1), backward_input: Ticks(1), backward_weight: Ticks(1) };
+    scenario(Task::Train(training), Costs::Unit(slot))
+}
+
+/// A ring all-reduce of 4 MiB over 1,024 ranks.
+fn ring() -> Scenario {
+    let task = Collective {
+        kind: CollectiveKind::AllReduce,
+        bytes: Bytes(4 << 20),
+        ranks: 1024,
+        algorithm: AllReduce::Ring,
+        chunks: 1024,
+    };
+    let link = |alpha, bytes_per_second| Link { alpha: Ticks(alpha), bytes_per_second, source: "a round number".to_owned() };
+    let device = Device {
+        flops_per_second: 1e14,
+        memory_bytes_per_second: 1e12,
+        memory: Bytes(80 << 30),
+        source: "a round number".to_owned(),
+    };
+    let table = Table { name: "bench".to_owned(), device, inside: link(2_000, 2e11), between: link(5_000, 2.5e10) };
+    scenario(Task::Collective(task), Costs::Table(table))
+}
+
+fn scenario(task: Task, costs: Costs) -> Scenario {
+    Scenario {
+        title: String::new(),
+        seed: 1,
+        task,
+        hardware: Hardware { costs, memory: None, ranks_per_node: 8 },
+        numerics: Numerics { values: Values::Shape, dtype: Dtype::F32, exact: false },
+        trouble: Vec::new(),
+    }
+}
+
+fn model(layers: usize) -> Model {
+    Model {
+        layers,
+        hidden: 64,
+        heads: 8,
+        kv_heads: 8,
+        sequence: 32,
+        vocab: 256,
+        ffn: 256,
+        activation: Activation::Gelu,
+        norm: Norm::Layer,
+        positions: Positions::Learned,
+        bias: Bias::NoQkv,
+        fused_qkv: true,
+        tied: false,
+        dropout: 0.0,
+    }
+}

@@ -1,0 +1,165 @@
+//! Records as text: tables of named fields, each described once for printing and for reading.
+
+use std::fmt;
+
+use super::words::{Problem, Read, Words, numbered, real, whole};
+use crate::base::model::{Activation, Bias, Model, Norm, Positions};
+use crate::base::settings::{Optimizer, OptimizerKind};
+use crate::base::{Bytes, Dtype, GroupId};
+use crate::program::op::KernelCost;
+use crate::program::tables::{Collective, Setting};
+
+/// A named field of a `T`.
+pub(super) struct Field<T> {
+    name: &'static str,
+    /// Its text; `None` leaves it out.
+    show: fn(&T) -> Option<String>,
+    /// Sets it from its text; `None` if the text is no value of it.
+    read: fn(&mut T, &str) -> Option<()>,
+    /// What its text must be.
+    allowed: &'static str,
+}
+
+/// A field at `$place` that `$read` understands and `Display` prints.
+macro_rules! field {
+    ($name:literal, $place:ident, $read:expr, $allowed:literal) => {
+        Field {
+            name: $name,
+            show: |record| Some(record.$place.to_string()),
+            read: |record, text| $read(text).map(|value| record.$place = value),
+            allowed: $allowed,
+        }
+    };
+}
+
+/// A finite number at `$place`, printed with all its digits.
+macro_rules! real_field {
+    ($name:literal, $place:ident) => {
+        Field {
+            name: $name,
+            show: |record| Some(format!("{:?}", record.$place)),
+            read: |record, text| real(text).map(|value| record.$place = value),
+            allowed: "a finite number",
+        }
+    };
+}
+
+pub(super) const SETTING: &[Field<Setting>] = &[
+    field!("steps", steps, whole, "a whole number"),
+    field!("micro-batch-size", micro_batch_size, whole, "a whole number"),
+    field!("micro-batches-per-step", micro_batches_per_step, whole, "a whole number"),
+    field!("dtype", dtype, Dtype::find, "a type such as f32"),
+    field!("initial", initial, Dtype::find, "a type such as f32"),
+    Field {
+        name: "grid",
+        show: |setting| setting.grid.map(|grid| grid.to_string()),
+        read: |setting, text| text.parse().ok().map(|grid| setting.grid = Some(grid)),
+        allowed: "a whole number",
+    },
+    field!("seed", seed, whole, "a whole number"),
+];
+
+pub(super) const OPTIMIZER: &[Field<Optimizer>] = &[
+    field!("kind", kind, OptimizerKind::find, "adamw or sgd"),
+    real_field!("lr", lr),
+    real_field!("beta1", beta1),
+    real_field!("beta2", beta2),
+    real_field!("epsilon", epsilon),
+    real_field!("weight-decay", weight_decay),
+];
+
+pub(super) const MODEL: &[Field<Model>] = &[
+    field!("layers", layers, size, "a whole number from 1 to 1048576"),
+    field!("hidden", hidden, size, "a whole number from 1 to 1048576"),
+    field!("heads", heads, size, "a whole number from 1 to 1048576"),
+    field!("kv-heads", kv_heads, size, "a whole number from 1 to 1048576"),
+    field!("sequence", sequence, size, "a whole number from 1 to 1048576"),
+    field!("vocab", vocab, size, "a whole number from 1 to 1048576"),
+    field!("ffn", ffn, size, "a whole number from 1 to 1048576"),
+    field!("activation", activation, Activation::find, "gelu or swiglu"),
+    field!("norm", norm, Norm::find, "layer or rms"),
+    field!("positions", positions, Positions::find, "learned or rotary"),
+    field!("bias", bias, Bias::find, "all, no-qkv or none"),
+    field!("fused-qkv", fused_qkv, flag, "true or false"),
+    field!("tied", tied, flag, "true or false"),
+    real_field!("dropout", dropout),
+];
+
+pub(super) const KERNEL: &[Field<KernelCost>] = &[
+    field!("shares", shares, whole, "a whole number"),
+    field!("flops", flops, whole, "a whole number"),
+    field!("bytes", bytes, whole, "a whole number"),
+];
+
+pub(super) const COLLECTIVE: &[Field<Collective>] = &[
+    Field {
+        name: "group",
+        show: |collective| Some(collective.group.to_string()),
+        read: |collective, text| numbered("g")(text).map(|group| collective.group = GroupId(group)),
+        allowed: "a group such as g0",
+    },
+    field!("step", step, whole, "a whole number"),
+    Field {
+        name: "bytes",
+        show: |collective| Some(collective.bytes.0.to_string()),
+        read: |collective, text| whole(text).map(|bytes| collective.bytes = Bytes(bytes)),
+        allowed: "a whole number",
+    },
+];
+
+/// The model that a text starts from: its fields are all read.
+pub(super) const NO_MODEL: Model = Model {
+    layers: 0,
+    hidden: 0,
+    heads: 0,
+    kv_heads: 0,
+    sequence: 0,
+    vocab: 0,
+    ffn: 0,
+    activation: Activation::Gelu,
+    norm: Norm::Layer,
+    positions: Positions::Learned,
+    bias: Bias::All,
+    fused_qkv: true,
+    tied: false,
+    dropout: 0.0,
+};
+
+/// Prints the fields of `record`, each with its name.
+pub(super) fn print<T>(f: &mut fmt::Formatter<'_>, record: &T, fields: &[Field<T>]) -> fmt::Result {
+    let shown = fields.iter().filter_map(|field| (field.show)(record).map(|text| (field.name, text)));
+    for (name, text) in shown {
+        write!(f, "  {name} {text}")?;
+    }
+    Ok(())
+}
+
+/// Reads fields up to the end of the line. Where `all`, none may be missing.
+pub(super) fn read<T>(words: &mut Words, record: &mut T, fields: &[Field<T>], all: bool) -> Read<()> {
+    let names: Vec<&'static str> = fields.iter().map(|field| field.name).collect();
+    let mut seen = vec![false; fields.len()];
+    while !words.is_empty() {
+        let name = words.one_of("field", &names)?;
+        let place = names.iter().position(|known| *known == name).expect("one of the names");
+        let field = &fields[place];
+        if std::mem::replace(&mut seen[place], true) {
+            return Err(Problem::new(field.name, "is given twice"));
+        }
+        let hint = |problem: Problem| problem.hint(format!("{} takes {}", field.name, field.allowed));
+        words.expect(&format!("value of {}", field.name), |text| (field.read)(record, text)).map_err(hint)?;
+    }
+    let missing: Vec<&str> = names.iter().zip(&seen).filter(|(_, seen)| all && !**seen).map(|(name, _)| *name).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Problem::new(missing.join(", "), "is missing")) }
+}
+
+fn size(text: &str) -> Option<usize> {
+    whole(text).filter(|size| (1..=1 << 20).contains(size))
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}

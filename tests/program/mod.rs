@@ -1,0 +1,33 @@
+//! The language: program texts, the static check, stored traces.
+
+mod text;
+
+use proptest::prelude::*;
+
+use crate::support::{SMALL, scenario};
+use ranklab::base::settings::{AllReduce, PointToPoint};
+use ranklab::scenario::Scenario;
+
+/// A small training job with one choice of everything that programs depend on.
+fn training() -> impl Strategy<Value = Scenario> {
+    let schedule = prop::sample::select(vec!["naive", "gpipe", "1f1b"]);
+    let p2p = prop::sample::select(PointToPoint::NAMES.to_vec());
+    let all_reduce = prop::sample::select(AllReduce::NAMES.to_vec());
+    let sizes = (1..=3_usize, 1..=3_usize, 1..=4_u32, 1..=2_u32);
+    (schedule, p2p, all_reduce, sizes, any::<bool>(), any::<bool>()).prop_map(
+        |(schedule, p2p, all_reduce, (data, pipeline, m, steps), exact, overlap)| {
+            scenario(&format!(
+                "{SMALL}[batch]\nmicro_batches = {m}\nsteps = {steps}\n[parallel]\ndata = {data}\npipeline = {pipeline}\n\
+                 [data_parallel]\nall_reduce = \"{all_reduce}\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.002\noverlap = {overlap}\n\
+                 [pipeline]\nschedule = \"{schedule}\"\np2p = \"{p2p}\"\n[numerics]\nexact = {exact}\n"
+            ))
+        },
+    )
+}
+
+/// A bare collective.
+fn collective() -> impl Strategy<Value = Scenario> {
+    (prop::sample::select(AllReduce::NAMES.to_vec()), 2..=5_usize).prop_map(|(algorithm, ranks)| {
+        scenario(&format!("[collective]\nkind = \"all-reduce\"\nbytes = 4096\nranks = {ranks}\nalgorithm = \"{algorithm}\"\n"))
+    })
+}
