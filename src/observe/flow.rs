@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::run::Run;
 use super::state::{At, State};
+use super::traffic::collective_of;
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::OpKind;
 
@@ -14,6 +15,8 @@ pub struct Flow {
     pub from: Rank,
     /// Who receives.
     pub to: Rank,
+    /// Whether these are the messages of collectives; other messages of the same wire are a flow of their own.
+    pub collective: bool,
     /// The sends that ran.
     pub sends: Vec<OpId>,
     /// Per send, what it and all before it carried, and for how long they moved.
@@ -33,20 +36,21 @@ pub struct Carried {
     pub moving: Vec<OpId>,
 }
 
-/// All wires over which a message ran in any step, by sender and receiver. Linear in the ops but for sorting.
+/// All wires over which the program sends a message in any step, by sender and receiver. Linear in the ops but for sorting.
 #[must_use]
 pub fn flows(run: &Run) -> Vec<Flow> {
-    let mut wires: BTreeMap<(Rank, Rank), Vec<OpId>> = BTreeMap::new();
+    let mut wires: BTreeMap<(Rank, Rank, bool), Vec<OpId>> = BTreeMap::new();
     for op in run.program.all() {
-        let (OpKind::Send(channel), Some(_)) = (run.program.kind(op), run.times(op)) else { continue };
+        let OpKind::Send(channel) = run.program.kind(op) else { continue };
         let channel = run.program.channels[channel.index()];
-        wires.entry((channel.from, channel.to)).or_default().push(op);
+        let sends = wires.entry((channel.from, channel.to, collective_of(run, op).is_some())).or_default();
+        sends.extend(run.times(op).map(|_| op));
     }
-    wires.into_iter().map(|((from, to), sends)| Flow::new(run, (from, to), sends)).collect()
+    wires.into_iter().map(|(wire, sends)| Flow::new(run, wire, sends)).collect()
 }
 
 impl Flow {
-    fn new(run: &Run, (from, to): (Rank, Rank), mut sends: Vec<OpId>) -> Self {
+    fn new(run: &Run, (from, to, collective): (Rank, Rank, bool), mut sends: Vec<OpId>) -> Self {
         sends.sort_by_key(|&send| run.trace.event_of(send));
         let mut sum = (Bytes::ZERO, Ticks::ZERO);
         let sums = sends.iter().map(|&send| {
@@ -55,7 +59,7 @@ impl Flow {
             sum
         });
         let sums = sums.collect();
-        Self { from, to, sends, sums }
+        Self { from, to, collective, sends, sums }
     }
 
     /// What the wire carries in the whole run, and for how long.

@@ -7,7 +7,7 @@ use super::replay::replay;
 use super::run::Run;
 use super::state::{At, State};
 use super::traffic::collective_of;
-use crate::base::{BufferId, CollectiveId, OpId, Rank};
+use crate::base::{CollectiveId, OpId, Rank};
 use crate::program::{Name, OpKind};
 
 /// The chunks of one collective.
@@ -27,6 +27,8 @@ pub struct Chunks {
     pub last: usize,
     /// Per member, its receives in order.
     pub receives: Vec<Vec<OpId>>,
+    /// Per member, how many of its receives come before the first that does not reduce.
+    reduces: Vec<usize>,
     /// Per member and chunk, what it holds from an event on.
     cells: Vec<Vec<(u32, Held)>>,
 }
@@ -104,12 +106,14 @@ impl Chunks {
         for &op in ends {
             receives[place(run.program.rank_of(op))?].push(op);
         }
+        let reduces = |op: &&OpId| matches!(run.program.kind(**op), OpKind::RecvReduce(_));
+        let reduces = receives.iter().map(|ops: &Vec<OpId>| ops.iter().take_while(reduces).count()).collect();
         let chunks = ends.iter().filter_map(|&op| chunk(run, op)).max()? + 1;
         let shape = Shape::of(run, &ranks, ends);
         let own = |member: usize| (0, Held { of: 1 << member, twice: false });
         let followed = ranks.len() <= MOST_RANKS;
         let cells = if followed { (0..ranks.len() * chunks).map(|cell| vec![own(cell / chunks)]).collect() } else { Vec::new() };
-        Some(Self { collective, ranks, chunks, shape, first, last, receives, cells })
+        Some(Self { collective, ranks, chunks, shape, first, last, receives, reduces, cells })
     }
 
     /// What the chunk `chunk` of the member at `place` holds at an event; `None` if the group is too large to follow.
@@ -124,9 +128,7 @@ impl Chunks {
     #[must_use]
     pub fn phase(&self, at: &At) -> Phase {
         let mut phase = Phase::default();
-        for receives in &self.receives {
-            let reduces = |op: &&OpId| matches!(at.run.program.kind(**op), OpKind::RecvReduce(_));
-            let split = receives.iter().take_while(reduces).count();
+        for (receives, &split) in self.receives.iter().zip(&self.reduces) {
             let started = receives.partition_point(|&op| at.state(op) >= State::Running);
             let of = |sum: &mut (usize, usize), done: usize, all: usize| *sum = (sum.0.max(done), sum.1.max(all));
             of(&mut phase.reduce, started.min(split), split);
@@ -221,11 +223,4 @@ fn chunk(run: &Run, op: OpId) -> Option<usize> {
         Name::Piece(_, chunk) | Name::Chunk(chunk) => Some(chunk as usize),
         _ => None,
     }
-}
-
-/// The chunk's buffer on the rank of `op`, an end of its message.
-#[must_use]
-pub fn buffer(run: &Run, op: OpId) -> Option<BufferId> {
-    let view = run.program.op(op);
-    view.reads.first().or(view.writes.first()).copied()
 }

@@ -57,7 +57,7 @@ fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
     let begun = all.partition_point(|chunks| chunks.first <= at.event.max(1));
     let of_focus = |chunks: &&Chunks| chunks.ranks.contains(&focus);
     let last = all[..begun].iter().rev().find(of_focus).or_else(|| all.iter().find(of_focus));
-    let pipeline = data.prepared.flows.iter().any(|flow| wires::is_pipeline(at, flow));
+    let pipeline = data.prepared.flows.iter().any(|flow| !flow.collective);
     match last {
         Some(chunks) if !pipeline || (chunks.first..=chunks.last).contains(&at.event) => Subject::Collective(chunks),
         _ if pipeline => Subject::Pipeline,
@@ -79,7 +79,7 @@ fn title(subject: &Subject<'_>, at: &At) -> String {
                 Shape::Other => ("Messages", "reduce", "broadcast"),
             };
             format!(
-                "{shape}  {} {}: {first} {} of {}, {second} {} of {}",
+                "{shape}  {} {}: {first} step {} of {}, {second} {} of {}",
                 collective.kind.name(),
                 collective.label,
                 phase.reduce.0,

@@ -41,7 +41,8 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     if rest.0.height == 0 {
         return;
     }
-    let time = rest.left(if rest.0.width >= 100 { rest.0.width * 2 / 3 } else { rest.0.width });
+    let breakdown = (rest.0.width / 3).max(46);
+    let time = rest.left(if rest.0.width >= 100 { rest.0.width - breakdown } else { rest.0.width });
     let account = data.ledger.rank(view.focus);
     let scale = Scale::of_peak(data, account.peak().total());
     let peak = account.peak();
@@ -94,8 +95,8 @@ fn bars_title(data: &RunData, view: &PanelView<'_>, scale: &Scale) -> String {
     let time = data.lanes.clock.show(view.position.time);
     let limit = match data.prepared.asked.limit {
         Some(limit) if scale.is_limit => format!("full bar = the device's {limit}"),
-        Some(limit) => format!("full bar = largest peak, {}; a device has {limit}", scale.whole),
-        None => format!("full bar = largest peak, {}", scale.whole),
+        Some(limit) => format!("full bar = peak {}; device has {limit}", scale.whole),
+        None => format!("full bar = peak {}", scale.whole),
     };
     format!("Per rank at t={time}  {limit}")
 }
@@ -109,7 +110,7 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
     let texts: Vec<(Rank, String)> =
         (first..all).take(room).map(Rank::new).map(|rank| (rank, bar_text(data, view, rank))).collect();
     let text_width = texts.iter().map(|(_, text)| width_of(text)).max().unwrap_or(0);
-    let label = 4 + all.saturating_sub(1).checked_ilog10().map_or(1, |digits| u16::try_from(digits).unwrap_or(0) + 1);
+    let label = 5 + all.saturating_sub(1).checked_ilog10().map_or(1, |digits| u16::try_from(digits).unwrap_or(0) + 1);
     let width = pen.width().saturating_sub(label + text_width + 3);
     for (y, (rank, text)) in (0..lines).step_by(usize::from(apart)).zip(texts) {
         let focus = rank == view.focus;

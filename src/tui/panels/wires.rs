@@ -37,14 +37,11 @@ pub struct Wire {
     share: f64,
 }
 
+/// With more wires than this, posted sends are not looked for.
+const MOST_POSTED: usize = 128;
+
 /// Columns of a node: `( r0 ) `.
 const NODE: u16 = 7;
-
-/// Whether a flow carries messages between stages.
-#[must_use]
-pub fn is_pipeline(at: &At, flow: &Flow) -> bool {
-    flow.sends.first().is_some_and(|&send| collective_of(at.run, send).is_none())
-}
 
 /// Whether `op` is an end of a message that has posted and whose other end has not.
 #[must_use]
@@ -55,7 +52,7 @@ pub fn is_posted_message(at: &At, op: OpId) -> bool {
 /// Whether a ring of `n` has room for its nodes.
 #[must_use]
 pub fn ring_fits(n: usize, pen: &Pen<'_>) -> bool {
-    let across = u16::try_from(n.div_ceil(2)).unwrap_or(u16::MAX / 16);
+    let across = u16::try_from(n.div_ceil(2).max(2)).unwrap_or(u16::MAX / 16);
     n > 1 && n <= 16 && pen.height() >= 5 && across.saturating_mul(NODE + 3) <= pen.width()
 }
 
@@ -63,9 +60,12 @@ impl Wires {
     /// The wires among `ranks`; of a collective, those over which its kind of messages go.
     #[must_use]
     pub fn new(data: &RunData, at: &At, ranks: &[Rank], collective: bool) -> Self {
-        let among = |flow: &&Flow| ranks.contains(&flow.from) && ranks.contains(&flow.to);
-        let flows = data.prepared.flows.iter().filter(among).filter(|flow| is_pipeline(at, flow) != collective);
-        let mut all: Vec<Wire> = flows.map(|flow| Wire::new(at, flow)).collect();
+        let mut shown = vec![false; data.ranks()];
+        ranks.iter().for_each(|rank| shown[rank.index()] = true);
+        let among = |flow: &&Flow| flow.collective == collective && shown[flow.from.index()] && shown[flow.to.index()];
+        let flows: Vec<&Flow> = data.prepared.flows.iter().filter(among).collect();
+        let all_look = flows.len() <= MOST_POSTED;
+        let mut all: Vec<Wire> = flows.into_iter().map(|flow| Wire::new(at, flow, all_look)).collect();
         let mut busy: Vec<u64> = all.iter().map(|wire| wire.total.1.0).collect();
         busy.sort_unstable();
         let median = busy.get(busy.len() / 2).copied().unwrap_or(0);
@@ -96,7 +96,7 @@ impl Wires {
         }
         let wire_to = |place: usize| self.find(ranks[place], ranks[(place + 1) % n]);
         let (left_x, right_x) = (x(0) + 2, x(above - 1) + 2);
-        vertical(wire_to(above - 1), right_x, (top + 1, bottom), true, n > above, pen);
+        vertical(wire_to(above - 1), right_x, (top + 1, bottom), (true, n > above), pen);
         for place in above..n {
             let column = 2 * above - 1 - place;
             node(ranks[place], (x(column), bottom), pen);
@@ -106,11 +106,20 @@ impl Wires {
                 horizontal(wire_to(place), (end, bottom), x(column).saturating_sub(end), false, pen);
             }
         }
+        let whole = n == 2 * above;
         if n == above {
             horizontal(wire_to(n - 1), (left_x + 1, bottom), right_x.saturating_sub(left_x), false, pen);
         }
-        let labelled = n == 2 * above;
-        vertical(wire_to(n - 1), left_x, (top + 1, bottom + u16::from(!labelled)), false, labelled, pen);
+        vertical(wire_to(n - 1), left_x, (top + 1, bottom), (false, whole), pen);
+        // Where no node stands in a corner, the wire goes round it.
+        let corners = [(!whole, left_x, 3), (n == above, right_x, 2)];
+        for (_, x, corner) in corners.into_iter().filter(|corner| corner.0) {
+            let style = pen.theme.style(role(wire_to(n - 1)));
+            pen.put(x, bottom, pen.tier.frame(false).corners[corner], style);
+            if corner == 3 {
+                pen.put(x + 1, bottom, glyphs(pen.tier, wire_to(n - 1).is_some_and(|wire| wire.moves)).0, style);
+            }
+        }
     }
 
     /// A line for each member below its parent, indented by its depth: the wire up and the wire down.
@@ -160,7 +169,7 @@ impl Wires {
         let room = usize::from((pen.width().saturating_sub(NODE + 1) / (NODE + 12)).max(1));
         let cell = (pen.width().saturating_sub(NODE + 2) / u16::try_from(room.min(line.len() - 1).max(1)).unwrap_or(1)).min(36);
         let mut y = y;
-        for part in (0..line.len()).step_by(room) {
+        for part in (0..line.len().saturating_sub(1)).step_by(room) {
             let shown = &line[part..line.len().min(part + room + 1)];
             for (place, &rank) in (0_u16..).zip(shown) {
                 node(rank, (1 + place * cell, y), pen);
@@ -188,13 +197,10 @@ impl Wires {
 }
 
 impl Wire {
-    fn new(at: &At, flow: &Flow) -> Self {
+    fn new(at: &At, flow: &Flow, look: bool) -> Self {
         let carried = flow.at(at);
         let names: Vec<String> = carried.moving.iter().map(|&send| short_name(at, send)).collect();
-        let posted = at.heads(flow.from).into_iter().find(|&op| {
-            let goes_to = |op: OpId| at.run.program.kind(op).channel().map(|channel| at.run.program.channels[channel.index()].to);
-            matches!(at.run.program.kind(op), OpKind::Send(_)) && goes_to(op) == Some(flow.to) && is_posted_message(at, op)
-        });
+        let posted = if look { posted(at, flow) } else { None };
         let moves = !names.is_empty();
         let now = match posted {
             Some(op) if !moves => format!("({})", short_name(at, op)),
@@ -212,6 +218,17 @@ impl Wire {
         let fits = |text: &String| width_of(text) + 3 <= room;
         [long, format!("{}{alert}", self.now), alert.to_owned()].into_iter().find(fits).unwrap_or_default()
     }
+}
+
+/// The send of a flow that has posted and whose peer is not there.
+fn posted(at: &At, flow: &Flow) -> Option<OpId> {
+    let program = at.run.program;
+    let goes_there = |op: OpId| match program.kind(op) {
+        OpKind::Send(channel) => program.channels[channel.index()].to == flow.to,
+        _ => false,
+    };
+    let is_of_flow = |op: OpId| collective_of(at.run, op).is_some() == flow.collective;
+    at.heads(flow.from).into_iter().find(|&op| goes_there(op) && is_of_flow(op) && is_posted_message(at, op))
 }
 
 /// `c3` for chunks and pieces, `x2.1` for what stages exchange.
@@ -266,7 +283,7 @@ fn horizontal(wire: Option<&Wire>, (x, y): (u16, u16), width: u16, right: bool, 
 }
 
 /// A wire along a column, from line `from` to before line `to`, with its label beside it.
-fn vertical(wire: Option<&Wire>, x: u16, (from, to): (u16, u16), down: bool, labelled: bool, pen: &mut Pen<'_>) {
+fn vertical(wire: Option<&Wire>, x: u16, (from, to): (u16, u16), (down, labelled): (bool, bool), pen: &mut Pen<'_>) {
     let Some(wire) = wire.filter(|_| from < to) else { return };
     let style = pen.theme.style(role(Some(wire)));
     let line = match (pen.tier, wire.moves) {
@@ -277,8 +294,11 @@ fn vertical(wire: Option<&Wire>, x: u16, (from, to): (u16, u16), down: bool, lab
     for y in from..to {
         pen.put(x, y, line, style);
     }
-    let (head, end) = if down { (pen.tier.playhead(), to - 1) } else { (pen.tier.playfoot(), from) };
-    pen.put(x, end, head, style);
+    if down && labelled {
+        pen.put(x, to - 1, pen.tier.playhead(), style);
+    } else if !down {
+        pen.put(x, from, pen.tier.playfoot(), style);
+    }
     if labelled {
         let text = wire.label(24);
         let start = if down { x.saturating_sub(width_of(&text) + 1) } else { x + 2 };
