@@ -1,9 +1,9 @@
 //! Formulas: what theory says of a scenario, where it has a closed form; to be shown beside what ran, and labelled as what it is.
 
+use crate::base::Ticks;
 use crate::base::hardware::{Costs, Link};
 use crate::base::mesh::Axis;
 use crate::base::settings::AllReduce;
-use crate::base::Ticks;
 use crate::base::units::Clock;
 use crate::scenario::{Collective, Scenario, Task, Training};
 

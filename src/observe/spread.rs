@@ -72,13 +72,16 @@ pub fn chunks(run: &Run) -> Vec<Chunks> {
     for (index, ends) in receives(run).into_iter().enumerate() {
         all[index] = Chunks::new(run, CollectiveId::new(index), &ends);
     }
-    replay(run, |moment| {
-        if !moment.starts && run.program.kind(moment.op).receives() {
-            if let Some(chunks) = collective_of(run, moment.op).and_then(|id| all[id.index()].as_mut()) {
+    if all.iter().flatten().any(|chunks| !chunks.cells.is_empty()) {
+        replay(run, |moment| {
+            if !moment.starts
+                && run.program.kind(moment.op).receives()
+                && let Some(chunks) = collective_of(run, moment.op).and_then(|id| all[id.index()].as_mut())
+            {
                 chunks.receive(run, moment.op, moment.event);
             }
-        }
-    });
+        });
+    }
     let mut all: Vec<Chunks> = all.into_iter().flatten().collect();
     all.sort_by_key(|chunks| chunks.first);
     all
@@ -101,10 +104,9 @@ impl Chunks {
         let ranks = run.program.groups[group.index()].ranks.clone();
         let events = ends.iter().filter_map(|&op| run.trace.event_of(op));
         let (first, last) = (events.clone().min()?, events.max()?);
-        let place = |rank: Rank| ranks.iter().position(|&member| member == rank);
         let mut receives = vec![Vec::new(); ranks.len()];
         for &op in ends {
-            receives[place(run.program.rank_of(op))?].push(op);
+            receives[place(&ranks, run.program.rank_of(op))?].push(op);
         }
         let reduces = |op: &&OpId| matches!(run.program.kind(**op), OpKind::RecvReduce(_));
         let reduces = receives.iter().map(|ops: &Vec<OpId>| ops.iter().take_while(reduces).count()).collect();
@@ -146,13 +148,16 @@ impl Chunks {
     }
 
     fn receive(&mut self, run: &Run, op: OpId, event: u32) {
-        let place = |rank: Rank| self.ranks.iter().position(|&member| member == rank);
-        let ends = run.links.peer(op).and_then(|send| Some((place(run.program.rank_of(send))?, send)));
-        let (Some((from, send)), Some(to)) = (ends, place(run.program.rank_of(op))) else { return };
-        let (Some(sent), Some(own)) = (chunk(run, send), chunk(run, op)) else { return };
+        if self.cells.is_empty() {
+            return;
+        }
+        let of = |op: OpId| place(&self.ranks, run.program.rank_of(op));
+        let Some((from, send)) = run.links.peer(op).and_then(|send| Some((of(send)?, send))) else { return };
+        let Some(to) = of(op) else { return };
+        let (Some(theirs), Some(own)) = (chunk(run, send), chunk(run, op)) else { return };
         let now = |cell: usize| self.cells.get(cell).and_then(|cell| cell.last()).map(|&(_, held)| held);
         let target = to * self.chunks + own;
-        let (Some(message), Some(mine)) = (now(from * self.chunks + sent), now(target)) else { return };
+        let (Some(message), Some(mine)) = (now(from * self.chunks + theirs), now(target)) else { return };
         let held = match run.program.kind(op) {
             OpKind::RecvReduce(_) => mine.plus(message),
             _ => message,
@@ -175,16 +180,20 @@ impl Held {
 
 impl Shape {
     fn of(run: &Run, ranks: &[Rank], ends: &[OpId]) -> Self {
-        let place = |rank: Rank| ranks.iter().position(|&member| member == rank).unwrap_or(0);
         let wire = |&op: &OpId| {
             let channel = run.program.channels[run.program.kind(op).channel()?.index()];
-            Some((place(channel.from), place(channel.to), matches!(run.program.kind(op), OpKind::RecvReduce(_))))
+            Some((place(ranks, channel.from)?, place(ranks, channel.to)?, matches!(run.program.kind(op), OpKind::RecvReduce(_))))
         };
         let mut wires: Vec<(usize, usize, bool)> = ends.iter().filter_map(wire).collect();
         wires.sort_unstable();
         wires.dedup();
         ring(ranks.len(), &wires).or_else(|| tree(ranks.len(), &wires)).unwrap_or(Self::Other)
     }
+}
+
+/// The place of a member; groups list their ranks in order.
+fn place(ranks: &[Rank], rank: Rank) -> Option<usize> {
+    ranks.binary_search(&rank).ok().or_else(|| ranks.iter().position(|&member| member == rank))
 }
 
 /// Everybody sends to one other, sums and results alike, and all stand on one circle.
@@ -195,7 +204,9 @@ fn ring(n: usize, wires: &[(usize, usize, bool)]) -> Option<Shape> {
             return None;
         }
     }
-    let reduces_everywhere = (0..n).all(|member| wires.iter().any(|&(_, target, reduces)| target == member && reduces));
+    let mut reduces = vec![false; n];
+    wires.iter().filter(|wire| wire.2).for_each(|wire| reduces[wire.1] = true);
+    let reduces_everywhere = reduces.iter().all(|&reduces| reduces);
     let mut order = vec![0];
     while let Some(next) = to[order[order.len() - 1]].filter(|&next| next != 0 && order.len() < n) {
         order.push(next);

@@ -72,9 +72,11 @@ fn chunks_hold_the_sums_that_are_computed() {
                     let Name::Chunk(chunk) = buffer.name else { continue };
                     let held = found.held(buffer.rank.index(), chunk as usize, event).expect("a small group");
                     assert!(!held.twice);
-                    let parts = program.buffers.iter().zip(&own).filter(|(other, _)| {
-                        other.name == buffer.name && held.of & (1 << other.rank.0) != 0
-                    });
+                    let parts = program
+                        .buffers
+                        .iter()
+                        .zip(&own)
+                        .filter(|(other, _)| other.name == buffer.name && held.of & (1 << other.rank.0) != 0);
                     let mut sum = vec![0.0; now[index].len()];
                     parts.for_each(|(_, values)| sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value));
                     assert_eq!(now[index], sum, "{algorithm} {ranks} event {event} {} {}", buffer.rank, buffer.name);

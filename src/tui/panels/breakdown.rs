@@ -47,7 +47,7 @@ fn sentences(data: &RunData, rank: Rank, event: usize) -> Vec<(String, Role)> {
         sentences.push((format!("OUT OF MEMORY: needs {needed} of {limit}, at {at}"), Role::Alert));
     }
     let peak = data.ledger.rank(rank).peak();
-    let cause = peak.op.map_or_else(|| "before the first op".to_owned(), |op| text(op));
+    let cause = peak.op.map_or_else(|| "before the first op".to_owned(), text);
     sentences.push((format!("peak at event {}: {cause}", peak.event), Role::Text));
     let held: Vec<Life> = data.prepared.lives.at_peak(rank).collect();
     let batches = micro_batches(data, &held);

@@ -102,8 +102,7 @@ fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), head: Option<
     }
     let role = match (head, at.state(op)) {
         (Some(true), _) => Role::Strong,
-        (_, State::Done) => Role::Quiet,
-        (Some(false), State::Waiting) => Role::Quiet,
+        (_, State::Done) | (Some(false), State::Waiting) => Role::Quiet,
         _ => Role::Text,
     };
     if head.is_some() {
@@ -247,7 +246,10 @@ fn flight_table(at: &At, pen: &mut Pen<'_>) {
     let line = |flight: &crate::observe::state::Flight| {
         let times = at.run.times(flight.send).unwrap_or_default();
         let there = if times.end > at.time() { clock.show(times.end) } else { "waits".to_owned() };
-        Line { role: Role::Text, cells: vec![message_text(at, flight.send), at.run.message_bytes(flight.send).to_string(), there] }
+        Line {
+            role: Role::Text,
+            cells: vec![message_text(at, flight.send), at.run.message_bytes(flight.send).to_string(), there],
+        }
     };
     let lines: Vec<Line> = at.in_flight().iter().take(usize::from(pen.height())).map(line).collect();
     if lines.is_empty() {

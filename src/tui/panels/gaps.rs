@@ -52,7 +52,7 @@ fn because(run: &Run, gap: &Gap) -> String {
     let chain = chain(run, op, gap.start);
     let needs = format!("{} needs {}", label(run, op), first_need(run, &chain));
     let ranks = route(run, op, &chain);
-    let route = ranks.iter().skip(1).map(|rank| format!(", it {rank}")).collect::<String>();
+    let route = ranks.iter().skip(1).fold(String::new(), |route, rank| route + ", it " + &rank.to_string());
     let from = ranks.first().map_or_else(String::new, |rank| format!(" from {rank}"));
     let root = match chain.end {
         End::Running => format!(" ({} ran)", label(run, chain.root)),

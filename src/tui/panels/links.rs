@@ -1,15 +1,17 @@
 //! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
 use super::debugger::message_text;
-use super::parts::{Cut, Head, Line, left, pane, paragraph, percent, ratio, right, table};
+use super::parts::{Cut, Head, Line, left, op_text, pane, paragraph, percent, ratio, right, share_of, table};
 use super::wires::{self, Wires};
-use crate::base::units::short_number;
-use crate::base::{Bytes, Rank};
+use crate::base::units::{Clock, short_number};
+use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::formula::{Quantity, find};
+use crate::observe::kind::number;
 use crate::observe::spread::{Chunks, MOST_RANKS, Shape};
 use crate::observe::state::At;
 use crate::observe::traffic::CollectiveStats;
 use crate::tui::data::{PanelView, RunData};
+use crate::tui::glyphs::Tier;
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
 
@@ -110,7 +112,7 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
 fn side(subject: &Subject<'_>, at: &At, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
         Subject::Collective(chunks) => {
-            let title = "Chunks  how many ranks are summed in";
+            let title = if area.width >= 42 { "Chunks  how many ranks are summed in" } else { "Chunks  ranks summed in" };
             pane(pen, area, title, false, |inside| matrix(chunks, at, inside));
         }
         _ => pane(pen, area, "Messages", false, |inside| messages(at, inside)),
@@ -137,7 +139,7 @@ fn messages(at: &At, pen: &mut Pen<'_>) {
     let sends = heads.filter(|&op| wires::is_posted_message(at, op));
     for op in sends.take(usize::from(pen.height())) {
         y += 1;
-        pen.say(2, y, &super::parts::op_text(at.run.program, op, 40), Role::Text);
+        pen.say(2, y, &op_text(at.run.program, op, 40), Role::Text);
     }
 }
 
@@ -157,18 +159,15 @@ fn matrix(chunks: &Chunks, at: &At, pen: &mut Pen<'_>) {
     for (place, rank) in chunks.ranks.iter().enumerate().take(rows) {
         let y = 1 + u16::try_from(place).unwrap_or(0);
         pen.say(1, y, &rank.to_string(), Role::Text);
-        let arriving = chunks.moving(place, at).and_then(|op| crate::observe::kind::number(at.run, op));
+        let arriving = chunks.moving(place, at).and_then(|op| number(at.run, op));
         for chunk in 0..columns {
             let Some(held) = chunks.held(place, chunk, at.event) else { continue };
             let arrives = arriving.is_some_and(|number| number as usize == chunk);
-            let role = if held.twice {
-                Role::Alert
-            } else if held.count() == n {
-                Role::Strong
-            } else {
-                Role::Text
+            let (mark, role) = match () {
+                () if held.twice => ("!", Role::Alert),
+                () if arrives => ("<", Role::Text),
+                () => (" ", if held.count() == n { Role::Strong } else { Role::Text }),
             };
-            let mark = if held.twice { "!" } else if arrives { "<" } else { " " };
             pen.say(column(chunk), y, &format!("{:>3}{mark}", held.count()), role);
         }
     }
@@ -184,16 +183,8 @@ fn column(chunk: usize) -> u16 {
     6 + 4 * u16::try_from(chunk).unwrap_or(0)
 }
 
-const LINKS: [Head; 8] = [
-    left("link"),
-    left("now"),
-    left("busy so far"),
-    right("bytes"),
-    right("of"),
-    right("alpha"),
-    right("GB/s"),
-    left("note"),
-];
+const LINKS: [Head; 8] =
+    [left("link"), left("now"), left("busy so far"), right("bytes"), right("of"), right("alpha"), right("GB/s"), left("note")];
 
 fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen: &mut Pen<'_>) {
     let room = usize::from(pen.height().saturating_sub(2)).max(1);
@@ -224,8 +215,8 @@ fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen:
 
 /// Ten cells: `####......`.
 fn bar(pen: &Pen<'_>, share: f64) -> String {
-    let filled = usize::from(super::parts::share_of(share, 10));
-    let (full, empty) = if pen.tier == crate::tui::glyphs::Tier::Ascii { ("#", ".") } else { ("█", "·") };
+    let filled = usize::from(share_of(share, 10));
+    let (full, empty) = if pen.tier == Tier::Ascii { ("#", ".") } else { ("█", "·") };
     format!("{}{}", full.repeat(filled), empty.repeat(10 - filled))
 }
 
@@ -245,7 +236,9 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &
     if wires.all.iter().any(|wire| wire.slow) {
         say("A step of a ring ends when its slowest link does.", Role::Text);
     }
-    if let Some(source) = wires.all.first().and_then(|wire| data.prepared.asked.link(wire.from, wire.to)).map(|link| &link.1.source) {
+    if let Some(source) =
+        wires.all.first().and_then(|wire| data.prepared.asked.link(wire.from, wire.to)).map(|link| &link.1.source)
+    {
         say(&format!("link: {source}"), Role::Quiet);
     }
 }
@@ -261,8 +254,15 @@ fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
     }
     let of = |stats: &&CollectiveStats| stats.collective == chunks.collective;
     let Some(stats) = data.metrics.collectives.iter().find(of) else { return lines };
-    lines.push(format!("run      {} to {}: {}", clock.show(stats.start), clock.show(stats.end), clock.show(stats.end - stats.start)));
-    if let Some(formula) = find(&data.prepared.asked.formulas, Quantity::Makespan).filter(|_| at.run.program.setting.model.is_none()) {
+    lines.push(format!(
+        "run      {} to {}: {}",
+        clock.show(stats.start),
+        clock.show(stats.end),
+        clock.show(stats.end - stats.start)
+    ));
+    if let Some(formula) =
+        find(&data.prepared.asked.formulas, Quantity::Makespan).filter(|_| at.run.program.setting.model.is_none())
+    {
         lines.push(format!("formula  {} = {}", formula.text, show_unit(clock, formula.value)));
     }
     if let (Some(algorithm), Some(bus)) = (stats.algorithm_bandwidth(clock), stats.bus_bandwidth(at.run)) {
@@ -274,10 +274,10 @@ fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
 
 /// A value in the clock's unit with its unit.
 #[must_use]
-pub fn show_unit(clock: crate::base::units::Clock, value: f64) -> String {
+pub fn show_unit(clock: Clock, value: f64) -> String {
     match clock {
-        crate::base::units::Clock::Slots { .. } => format!("{}u", short_number(value)),
-        nanoseconds => nanoseconds.show(crate::base::Ticks(whole(value))),
+        Clock::Slots { .. } => format!("{}u", short_number(value)),
+        Clock::Nanoseconds => clock.show(Ticks(whole(value))),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::Kind;
 use crate::observe::ledger::Sample;
 use crate::program::Role as Use;
-use crate::tui::axis::Window;
+use crate::tui::axis::{self, Window};
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
@@ -183,7 +183,7 @@ fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<
     if rows == 0 || width == 0 {
         return;
     }
-    let window = Window::fit(data.lanes.clock, data.lanes.end, width);
+    let window = whole_run(data.lanes.end, width);
     let account = data.ledger.rank(view.focus);
     let place = |time: u64| account.samples.partition_point(|sample| sample.time.0 <= time).saturating_sub(1);
     for column in 0..width {
@@ -195,7 +195,18 @@ fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<
         let most = data.prepared.peaks[view.focus.index()].largest(account, place(from), last);
         tower(&account.samples[most], scale, (label + column, rows), pen);
     }
-    axis(data, view, scale, &window, (label, rows), pen);
+    axes(data, view, scale, &window, (label, rows), pen);
+}
+
+/// The whole run in exactly `width` columns.
+fn whole_run(end: Ticks, width: u16) -> Window {
+    let (ticks, columns) = (end.0.max(1), u64::from(width.max(1)));
+    let common = common_factor(ticks, columns);
+    Window { start: 0, scale: axis::Scale { ticks: ticks / common, columns: columns / common } }
+}
+
+fn common_factor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_factor(b, a % b) }
 }
 
 /// One column of letters, from the axis up.
@@ -212,7 +223,7 @@ fn tower(sample: &Sample, scale: &Scale, (x, rows): (u16, u16), pen: &mut Pen<'_
 }
 
 /// Bytes on the left, times below, the playhead.
-fn axis(data: &RunData, view: &PanelView<'_>, scale: &Scale, window: &Window, (left, rows): (u16, u16), pen: &mut Pen<'_>) {
+fn axes(data: &RunData, view: &PanelView<'_>, scale: &Scale, window: &Window, (left, rows): (u16, u16), pen: &mut Pen<'_>) {
     let clock = data.lanes.clock;
     for row in 0..rows {
         let part = f64::from(rows - row) / f64::from(rows);

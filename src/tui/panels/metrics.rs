@@ -112,6 +112,9 @@ fn headlines(data: &RunData, pen: &mut Pen<'_>) -> u16 {
     table(pen, 0, &HEADS, &numbers(data))
 }
 
+/// A part of a rank's time.
+type Part = fn(&RankMetrics) -> Ticks;
+
 fn numbers(data: &RunData) -> Vec<Line> {
     let metrics = &data.metrics;
     let clock = data.clock();
@@ -133,9 +136,9 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(work) = metrics.bubble_ratio() {
         add("bubble, of the work", facts::percent(work), formula(Quantity::BubbleRatio, &facts::percent));
     }
-    let sum = |of: fn(&RankMetrics) -> Ticks| metrics.ranks.iter().map(of).sum::<Ticks>().0;
+    let sum = |of: Part| metrics.ranks.iter().map(of).sum::<Ticks>().0;
     let whole = metrics.makespan.0 * metrics.ranks.len() as u64;
-    let parts: [(&str, fn(&RankMetrics) -> Ticks); 3] =
+    let parts: [(&str, Part); 3] =
         [("  waiting inside", |rank| rank.bubble), ("  ramp", |rank| rank.ramp), ("  exposed comm", |rank| rank.exposed_comm)];
     for (name, of) in parts {
         add(name, facts::percent(ratio(sum(of), whole)), none());
@@ -161,9 +164,8 @@ fn closing(data: &RunData, y: u16, wide: bool, pen: &mut Pen<'_>) {
         let fraction = facts::percent(data.metrics.bubble_fraction());
         let work = data.metrics.bubble_ratio().map_or_else(String::new, |work| format!(", {} of the work", facts::percent(work)));
         let formula = find(&data.prepared.asked.formulas, Quantity::BubbleFraction);
-        let formula = formula.map_or_else(String::new, |formula| {
-            format!("; formula {} = {}", formula.text, facts::percent(formula.value))
-        });
+        let formula =
+            formula.map_or_else(String::new, |formula| format!("; formula {} = {}", formula.text, facts::percent(formula.value)));
         y = fact(pen, y, "bubble", &format!("run {fraction} of all time{work}{formula}"));
     }
     let critical = &data.critical;
@@ -218,7 +220,9 @@ fn verdict(data: &RunData) -> String {
             format!("expected drift: as close to one device as rounding allows (largest difference {difference:.1e})")
         }
         (VerdictKind::Wrong, _) => match &verdict.first_difference {
-            Some(first) => format!("WRONG: {} on r{} at `{}`, step {}, differs first", first.tensor, first.rank, first.op, first.step),
+            Some(first) => {
+                format!("WRONG: {} on r{} at `{}`, step {}, differs first", first.tensor, first.rank, first.op, first.step)
+            }
             None => format!("WRONG: differs from one device by {difference:.1e}"),
         },
     }

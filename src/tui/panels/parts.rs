@@ -1,7 +1,6 @@
 //! Parts that the data panels share: panes with frames, tables with aligned columns, wrapped lines, bars, and short names of ops.
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use crate::base::OpId;
 use crate::program::Program;
@@ -44,6 +43,7 @@ impl Cut {
     }
 
     /// `count` columns of equal width, the left ones one wider where it does not divide.
+    #[must_use]
     pub fn columns(mut self, count: u16) -> Vec<Rect> {
         let (width, rest) = (self.0.width / count.max(1), self.0.width % count.max(1));
         (0..count).map(|column| self.left(width + u16::from(column < rest))).collect()
@@ -171,16 +171,6 @@ pub fn cells(part: u64, whole: u64, width: u16) -> u16 {
     }
     let cells = (u128::from(part) * u128::from(width) + u128::from(whole) / 2) / u128::from(whole);
     u16::try_from(cells).unwrap_or(width).clamp(1, width.max(1))
-}
-
-/// A bar of ten cells: `####......`.
-pub fn bar(pen: &mut Pen<'_>, (x, y): (u16, u16), share: f64, width: u16, style: Style) {
-    let filled = share_of(share, width);
-    let (full, empty) = if pen.tier == crate::tui::glyphs::Tier::Ascii { ('#', '.') } else { ('█', '·') };
-    for column in 0..width {
-        let (glyph, style) = if column < filled { (full, style) } else { (empty, pen.theme.style(Role::Quiet)) };
-        pen.put(x + column, y, glyph, style);
-    }
 }
 
 /// The cells of `width` that a share takes.

@@ -125,7 +125,8 @@ impl Asked {
 impl Peaks {
     fn new(account: &Account) -> Self {
         let largest = |(block, samples): (usize, &[crate::observe::ledger::Sample])| {
-            let best = (0..samples.len()).reduce(|best, next| if samples[next].total() > samples[best].total() { next } else { best });
+            let best =
+                (0..samples.len()).reduce(|best, next| if samples[next].total() > samples[best].total() { next } else { best });
             u32::try_from(block * BLOCK + best.unwrap_or(0)).unwrap_or(u32::MAX)
         };
         Self { largest: account.samples.chunks(BLOCK).enumerate().map(largest).collect() }

@@ -213,7 +213,7 @@ fn cycle_advice(data: &RunData, at: &At, part: &Part) -> Vec<String> {
     let mut advice = Vec::new();
     if sends {
         let last = part.edges[part.edges.len() - 1].rank;
-        advice.push(format!("All of them send first. Either of these would do:"));
+        advice.push("All of them send first. Either of these would do:".to_owned());
         advice.push(format!("- let {last} receive before it sends"));
     } else {
         advice.push("The ranks issue their messages in orders that do not fit. Either of these would do:".to_owned());

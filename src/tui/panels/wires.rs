@@ -97,9 +97,9 @@ impl Wires {
         let wire_to = |place: usize| self.find(ranks[place], ranks[(place + 1) % n]);
         let (left_x, right_x) = (x(0) + 2, x(above - 1) + 2);
         vertical(wire_to(above - 1), right_x, (top + 1, bottom), (true, n > above), pen);
-        for place in above..n {
+        for (place, &rank) in ranks.iter().enumerate().skip(above) {
             let column = 2 * above - 1 - place;
-            node(ranks[place], (x(column), bottom), pen);
+            node(rank, (x(column), bottom), pen);
             let is_last = place + 1 == n;
             let end = if is_last { left_x + 1 } else { x(column - 1) + NODE };
             if column > 0 {
