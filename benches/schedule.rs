@@ -15,7 +15,7 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, run};
 use ranklab::program::links::Links;
 use ranklab::program::trace::Outcome;
-use ranklab::program::{Program, Trace};
+use ranklab::program::{Program, Trace, check};
 use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values};
 use ranklab::schedule::Schedule;
 
@@ -44,13 +44,13 @@ fn measure(name: &str, scenario: &Scenario) {
         }
         let program = Arc::new(compile::compile(scenario).program);
         size = count(&program);
-        //CHECK
+        phases.time("check", || check(&program));
         phases.time("links", || Links::new(&program));
         phases.time("run", || run_to_the_end(program.clone(), scenario));
         drop(program);
         phases.time("compile, check, run", || {
             let program = Arc::new(compile::compile(scenario).program);
-            //CHECK2
+            assert!(check(&program).is_empty(), "a compiled program is sound");
             run_to_the_end(program, scenario)
         });
         phases.time("compile, run", || run_to_the_end(Arc::new(compile::compile(scenario).program), scenario));

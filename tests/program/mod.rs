@@ -1,5 +1,6 @@
 //! The language: program texts, the static check, stored traces.
 
+mod check;
 mod text;
 
 use proptest::prelude::*;
