@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use ranklab::compile;
-use ranklab::engine::link::Links;
 use ranklab::engine::session::{Numbers, run};
+use ranklab::program::links::Links;
 use ranklab::program::trace::Outcome;
 use ranklab::program::{Program, Trace, check};
 use ranklab::scenario::{Scenario, Task};

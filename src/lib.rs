@@ -9,4 +9,8 @@ pub mod schedule;
 pub mod scenario;
 pub mod compile;
 pub mod engine;
+pub mod observe;
 pub mod lab;
+pub mod teach;
+pub mod tui;
+pub mod cli;

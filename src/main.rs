@@ -1,2 +1,7 @@
 //! The `ranklab` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ranklab::cli::main()
+}

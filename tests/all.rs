@@ -2,8 +2,13 @@
 
 mod support;
 
+mod cli;
 mod engine;
+mod lessons;
 mod numerics;
+mod observe;
 mod program;
+mod pty;
 mod scenarios;
+mod screens;
 mod tidy;

@@ -22,7 +22,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         text.push('\n');
     }
     if checked.findings.is_empty() {
-        text = format!("ok: {} ranks, {} ops; every check passes, and a run of the shapes completes\n", checked.ranks, checked.ops);
+        text =
+            format!("ok: {} ranks, {} ops; every check passes, and a run of the shapes completes\n", checked.ranks, checked.ops);
     }
     print(&text)?;
     Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::CheckFailed })

@@ -7,23 +7,25 @@ use crate::lab::{LabError, Run, Verdict};
 use crate::program::trace::Outcome;
 use crate::scenario::Problems;
 
-/// The exit codes; documented in `--help` and the book.
+/// How a command ended; the exit codes are documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Completed and not wrong.
-    Done = 0,
+    Done,
     /// Anything else.
-    Unexpected = 1,
+    Unexpected,
     /// Malformed or impossible input.
-    Input = 2,
+    Input,
     /// A check failed.
-    CheckFailed = 10,
+    CheckFailed,
     /// The run deadlocked.
-    Deadlocked = 11,
+    Deadlocked,
     /// The modelled card is full.
-    OutOfMemory = 12,
+    OutOfMemory,
     /// Wrong numbers.
-    Wrong = 13,
+    Wrong,
+    /// The screen was closed, with this code: 0, or 128 and a signal's number.
+    Screen(u8),
 }
 
 /// Columns of a message.
@@ -57,7 +59,16 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Unexpected => 1,
+            Exit::Input => 2,
+            Exit::CheckFailed => 10,
+            Exit::Deadlocked => 11,
+            Exit::OutOfMemory => 12,
+            Exit::Wrong => 13,
+            Exit::Screen(code) => code,
+        })
     }
 }
 

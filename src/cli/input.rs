@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::Failure;
+use super::{Failure, machine};
 use crate::scenario::{self, Scenario, Source};
-use crate::teach;
+use crate::teach::{self, Library, library};
 
 /// The input of most commands.
 #[derive(Debug, clap::Args)]
@@ -21,27 +21,44 @@ pub struct Input {
 }
 
 impl Input {
-    /// The checked scenario.
+    /// The checked scenario. Real values that this machine's memory cannot hold are refused here, before anything is allocated.
     ///
     /// # Errors
     /// If there is no such input, and all problems of its text.
     pub fn scenario(&self) -> Result<Scenario, Failure> {
-        let source = self.source()?;
+        let source = source(&self.what)?;
         let steps = self.steps.map(|steps| format!("batch.steps={steps}"));
         let overrides: Vec<String> = self.set.iter().cloned().chain(steps).collect();
         let scenario = Scenario::parse(&source.name, &source.text, &overrides)?;
+        if let Some(memory) = machine::available_memory() {
+            scenario.fits(&source.name, memory)?;
+        }
         Ok(scenario)
     }
+}
 
-    /// The text: a file that exists comes first, so that a file called `11` can be run as `./11` or `11`.
-    fn source(&self) -> Result<Source, Failure> {
-        if self.what == "-" || Path::new(&self.what).is_file() {
-            return Ok(scenario::read(&self.what)?);
-        }
-        let looks_like_a_file = self.what.contains(['/', '\\']) || Path::new(&self.what).extension().is_some();
-        if looks_like_a_file {
-            return Ok(scenario::read(&self.what)?);
-        }
-        teach::scenario_source(&self.what).map_err(|error| Failure::Input(error.to_string()))
+/// The text that `what` names. A file comes first; a name without a dot or a slash that is no file is a lesson or a shipped scenario.
+///
+/// # Errors
+/// If nothing is called so, with the nearest name.
+pub fn source(what: &str) -> Result<Source, Failure> {
+    let path = Path::new(what);
+    if what == "-" || path.is_file() || what.contains(['/', '\\']) || path.extension().is_some() {
+        return Ok(scenario::read(what)?);
     }
+    if let Some(shipped) = shipped(what) {
+        return Ok(shipped);
+    }
+    let library = Library::open();
+    let lesson = library.find(what).map_err(|error| Failure::Input(error.to_string()))?;
+    let scenario = lesson.scenario(teach::lesson::SCENARIO);
+    let scenario =
+        scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
+    Ok(Source { name: format!("lessons/{}/{}", lesson.name, scenario.name), text: scenario.text.clone() })
+}
+
+/// The scenario called `name` that ships with ranklab.
+pub fn shipped(name: &str) -> Option<Source> {
+    let found = library::scenarios().find(|scenario| scenario.name.strip_suffix(".toml") == Some(name))?;
+    Some(Source { name: format!("scenarios/{}", found.name), text: found.text })
 }

@@ -9,6 +9,7 @@ mod failure;
 mod input;
 mod learn;
 mod list;
+mod machine;
 mod new;
 mod run;
 mod show;
@@ -82,7 +83,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Option<Command>) -> Outcome {
     match command {
-        None if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() => learn::open(None),
+        None if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() => learn::run(&learn::Arguments::default()),
         None => list::lessons(),
         Some(Command::Learn(arguments)) => learn::run(&arguments),
         Some(Command::Run(arguments)) => run::run(&arguments),

@@ -4,14 +4,16 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Outcome};
 use crate::lab::Lab;
-use crate::observe::export::text;
+use crate::observe::export::{json, summary::summary};
+use crate::observe::report::Report;
+use crate::observe::{Ledger, Metrics};
 
 /// What to run, and how to print it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Print one JSON document, `ranklab.run/1`
+    /// Print one JSON document, `ranklab.run/1` (its schema: ranklab show schema)
     #[arg(long)]
     json: bool,
 }
@@ -20,11 +22,10 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let run = Lab::new().run(&scenario)?;
-    let report = run.report();
-    if arguments.json {
-        print(&report.to_json())?;
-    } else {
-        print(&text::summary(&report))?;
-    }
+    let (record, given) = (run.record(), run.given());
+    let observed = record.run();
+    let metrics = Metrics::new(&observed, &Ledger::new(&observed));
+    let text = if arguments.json { json(&Report::new(&observed, &metrics, given)) } else { summary(&observed, &metrics, &given) };
+    print(&text)?;
     Ok(Exit::of(&run))
 }

@@ -1,6 +1,6 @@
 //! How a scenario becomes a program: a plan, lowered to compute ops, then one named pass after the other.
 //!
-//! [`PASSES`] is the recipe. Each pass does one thing to the whole program, and `ranklab compile FILE --after PASS` prints it there.
+//! `PASSES` is the recipe. Each pass does one thing to the whole program, and `ranklab compile FILE --after PASS` prints it there.
 
 mod buckets;
 mod collective;

@@ -7,7 +7,6 @@ mod compare;
 pub mod cost;
 pub mod deadlock;
 pub mod kernels;
-pub mod link;
 pub mod session;
 pub mod stepped;
 pub mod value;

@@ -5,9 +5,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use super::cost::CostModel;
-use super::link::Links;
 use super::value::Values;
 use crate::base::{OpId, Ticks};
+use crate::program::links::Links;
 use crate::program::memory::Memory;
 use crate::program::trace::Outcome;
 use crate::program::{OpKind, Program, Wait};

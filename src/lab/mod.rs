@@ -1,7 +1,9 @@
 //! From a scenario to a finished run: compile, run, judge against one device. What the command line and the screen both call.
 
 pub mod blame;
+mod check;
 pub mod reference;
+mod report;
 pub mod snapshot;
 pub mod verdict;
 
@@ -14,6 +16,7 @@ use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
 use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
+pub use check::{Checked, check};
 use reference::References;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};

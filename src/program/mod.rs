@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod head;
+pub mod links;
 pub mod memory;
 pub mod messages;
 pub mod op;

@@ -12,6 +12,7 @@ mod model;
 pub mod presets;
 pub mod problem;
 mod reader;
+pub mod settings;
 mod text;
 mod training;
 mod trouble;
@@ -30,6 +31,7 @@ use crate::schedule::Schedule;
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
+pub use settings::{Setting, settings};
 pub use text::{merged, new_scenario, show_scenario};
 
 /// A checked scenario.

@@ -1,7 +1,7 @@
 //! Tensors that don't fit are refused with a message; nothing panics.
 
 use candle_core::{DType, Device, Result, Tensor};
-use ranklab::base::model::Part;
+use ranklab::base::model::{Model, Part, Positions};
 use ranklab::engine::kernels::cpu::{Dims, block, data, elementwise, embedding, head};
 
 use super::cases::{GPT, parameters};
@@ -40,6 +40,28 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     for (error, expected) in refused {
         let message = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_model_that_cannot_be_computed_is_refused() -> Result<()> {
+    let tokens = Tensor::zeros((1, 7), DType::U32, &Device::Cpu)?;
+    let cases = [
+        (Model { hidden: 0, ..GPT }, "is 0"),
+        (Model { vocab: 0, ..GPT }, "is 0"),
+        (Model { kv_heads: 0, ..GPT }, "is 0"),
+        (Model { heads: 4, ..GPT }, "15 hidden, 4 heads and 3 key and value heads"),
+        (Model { kv_heads: 2, ..GPT }, "15 hidden, 3 heads and 2 key and value heads"),
+        (Model { positions: Positions::Rotary, ..GPT }, "a head can't have 5 elements"),
+        (Model { dropout: 0.1, ..GPT }, "dropout must be 0, not 0.1"),
+    ];
+    for (model, expected) in cases {
+        let dims = Dims { model, micro_batch_size: 1, grid: None };
+        let message = embedding::forward(&dims, &tokens, &[]).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+        assert!(block::backward_weight(&dims, &[], &[], None).is_err());
+        assert!(head::backward_input(&dims, &[], &[]).is_err());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The text form of a program: prints with `to_string`, reads back with [`parse`] to an equal program.
+//! The text form of a program: prints with `to_string`, reads back with `parse` to an equal program.
 //!
 //! Unindented lines open sections, indented lines are their entries, `#` starts a comment, names with odd characters stand in quotes.
 //! First come declarations (`setting`, `streams`, `channels`, `groups`, `collectives`, `kernels`, `layouts`, `parameters`, `buffers`), which

@@ -10,7 +10,10 @@ pub fn keep_memory() {
         const MIB: i32 = 1 << 20;
         // SAFETY: mallopt only sets numbers inside the allocator, and takes its lock for that.
         unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, 1024 * MIB);
+            if libc::mallopt(libc::M_MMAP_THRESHOLD, 1024 * MIB) == 0 {
+                // Before glibc 2.35 this was the most.
+                libc::mallopt(libc::M_MMAP_THRESHOLD, 32 * MIB);
+            }
             libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
             libc::mallopt(libc::M_TOP_PAD, 64 * MIB);
         }

@@ -8,7 +8,7 @@ use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype, check_parameters, check_saved, check_shapes};
+use super::{Dims, activation, attention, by_dtype};
 use crate::base::model::{Model, Parameter, Part, Positions};
 use crate::base::saved::{block_deferred, block_saved};
 
@@ -17,8 +17,8 @@ use crate::base::saved::{block_deferred, block_saved};
 /// # Errors
 /// When a shape or dtype is not the model's.
 pub fn forward(dims: &Dims, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-    check_shapes("block input", std::slice::from_ref(x), [dims.stream()])?;
-    check_parameters(&dims.parameters_of(Part::Block(0)), parameters)?;
+    dims.check_stream("block input", x)?;
+    dims.check_parameters(Part::Block(0), parameters)?;
     by_dtype!(x, forward_of(dims, x, parameters))
 }
 
@@ -27,9 +27,9 @@ pub fn forward(dims: &Dims, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor
 /// # Errors
 /// As [`forward`].
 pub fn backward_input(dims: &Dims, d_y: &Tensor, parameters: &[Tensor], saved: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-    check_shapes("gradient of the block", std::slice::from_ref(d_y), [dims.stream()])?;
-    check_parameters(&dims.parameters_of(Part::Block(0)), parameters)?;
-    check_saved("saved by the block", saved, &block_saved(&dims.model, dims.micro_batch_size))?;
+    dims.check_stream("gradient of the block", d_y)?;
+    dims.check_parameters(Part::Block(0), parameters)?;
+    dims.check_saved("saved by the block", saved, block_saved)?;
     by_dtype!(d_y, backward_input_of(dims, d_y, parameters, saved))
 }
 
@@ -38,8 +38,8 @@ pub fn backward_input(dims: &Dims, d_y: &Tensor, parameters: &[Tensor], saved: &
 /// # Errors
 /// As [`forward`].
 pub fn backward_weight(dims: &Dims, saved: &[Tensor], deferred: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-    check_saved("saved by the block", saved, &block_saved(&dims.model, dims.micro_batch_size))?;
-    check_saved("deferred by the block", deferred, &block_deferred(&dims.model, dims.micro_batch_size))?;
+    dims.check_saved("saved by the block", saved, block_saved)?;
+    dims.check_saved("deferred by the block", deferred, block_deferred)?;
     by_dtype!(saved[0], backward_weight_of(dims, saved, deferred, earlier))
 }
 

@@ -16,12 +16,11 @@ impl Stream {
         mix(self.0.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
-    /// Number `index` of the standard normal distribution, by Box and Muller: an even index and its successor share two uniform
-    /// numbers and take the cosine and the sine.
-    pub(super) fn normal(self, index: u64) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform(index & !1)).ln()).sqrt();
-        let angle = std::f64::consts::TAU * self.uniform(index | 1);
-        radius * if index.is_multiple_of(2) { angle.cos() } else { angle.sin() }
+    /// Numbers 2 `pair` and 2 `pair` + 1 of the standard normal distribution, by Box and Muller's transform of two uniform numbers.
+    pub(super) fn normals(self, pair: u64) -> [f64; 2] {
+        let radius = (-2.0 * (1.0 - self.uniform(2 * pair)).ln()).sqrt();
+        let (sine, cosine) = (std::f64::consts::TAU * self.uniform(2 * pair + 1)).sin_cos();
+        [radius * cosine, radius * sine]
     }
 
     /// Number `index` in [0, 1), a multiple of 2^-53.

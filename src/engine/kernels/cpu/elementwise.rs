@@ -4,14 +4,14 @@ use candle_core::{Result, Tensor};
 
 use super::float::{Float, vectorised};
 use super::memory::{Slice, filled, tensor};
-use super::{by_dtype, check_shapes};
+use super::{by_dtype, check};
 
 /// a + b, element by element.
 ///
 /// # Errors
 /// When their shapes or dtypes differ.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    check_shapes("second summand", std::slice::from_ref(b), [a.dims()])?;
+    check::shape("second summand", b, a.dims())?;
     by_dtype!(a, add_of(a, b))
 }
 

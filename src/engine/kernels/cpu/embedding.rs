@@ -6,7 +6,7 @@ use super::float::{Float, vectorised};
 use super::gradients::Gradients;
 use super::memory::{Slice, filled, tensor};
 use super::product::Write;
-use super::{Dims, by_dtype, check_parameters, check_shapes};
+use super::{Dims, by_dtype, check};
 use crate::base::model::Part;
 
 /// y `[b,t,h]`: the token's row plus the position's.
@@ -14,7 +14,7 @@ use crate::base::model::Part;
 /// # Errors
 /// When a shape or dtype is not the model's, or a token is not below the vocabulary's size.
 pub fn forward(dims: &Dims, tokens: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {
-    check_parameters(&dims.parameters_of(Part::Embedding), parameters)?;
+    dims.check_parameters(Part::Embedding, parameters)?;
     by_dtype!(parameters[0], forward_of(dims, tokens, parameters))
 }
 
@@ -23,7 +23,8 @@ pub fn forward(dims: &Dims, tokens: &Tensor, parameters: &[Tensor]) -> Result<Te
 /// # Errors
 /// As [`forward`].
 pub fn backward_weight(dims: &Dims, tokens: &Tensor, d_y: &Tensor, earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-    check_shapes("gradient of the embedding", std::slice::from_ref(d_y), [dims.stream()])?;
+    dims.check_model()?;
+    dims.check_stream("gradient of the embedding", d_y)?;
     by_dtype!(d_y, backward_weight_of(dims, tokens, d_y, earlier))
 }
 
@@ -73,7 +74,7 @@ fn add<T: Float>(y: &mut [T], x: &[T]) {
 
 /// Token ids `[b,t]`, each below the vocabulary's size.
 pub(super) fn read_ids<'a>(dims: &Dims, tokens: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check_shapes("tokens", std::slice::from_ref(tokens), [dims.tokens()])?;
+    check::shape("tokens", tokens, &[dims.micro_batch_size, dims.model.sequence])?;
     let ids = Slice::<u32>::of(tokens)?;
     match ids.iter().find(|&&id| id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),

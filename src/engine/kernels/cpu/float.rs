@@ -38,7 +38,7 @@ pub trait Float: WithDType + std::ops::Neg<Output = Self> {
     fn scaled(self, rounded: Self) -> Self;
 }
 
-/// e^x. Largest error found: 1.0 units in the last place in f32, 1.2 in f64, against `f64::exp`.
+/// e^x. Largest distance found from `f64::exp`: 0.92 units in the last place of the result in f32, 1 in f64.
 /// 0 below `EXP_MIN`, constant above `EXP_MAX`; a NaN stays one.
 ///
 /// x = n ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor polynomial, 2^n by adding n to the exponent's bits.

@@ -2,6 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
+use super::check;
 use super::float::{Float, vectorised};
 use super::memory::{Slice, filled, tensor};
 use super::product::{Matrix, Output, Write, multiply};
@@ -19,7 +20,7 @@ impl<'a, T: Float> Gradients<'a, T> {
     /// None yet. `earlier` are those of the micro-batches before, in the parameters' order; `grid` is exact mode's.
     pub(super) fn new(parameters: &'a [Parameter], earlier: Option<&'a [Tensor]>, grid: Option<i32>) -> Result<Gradients<'a, T>> {
         if let Some(earlier) = earlier {
-            super::check_shapes("gradients to add to", earlier, parameters.iter().map(|parameter| &parameter.dims[..]))?;
+            check::shapes("gradients to add to", earlier, parameters.iter().map(|parameter| &parameter.dims[..]))?;
         }
         let earlier = earlier.map(Slice::all).transpose()?;
         Ok(Gradients { parameters, earlier, grid, done: vec![None; parameters.len()] })

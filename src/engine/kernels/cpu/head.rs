@@ -9,7 +9,7 @@ use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::reduce::{exponentials, scale};
-use super::{Dims, by_dtype, check_parameters, check_saved, check_shapes};
+use super::{Dims, by_dtype};
 use crate::base::model::{Parameter, Part};
 use crate::base::saved::{head_deferred, head_saved};
 
@@ -18,8 +18,8 @@ use crate::base::saved::{head_deferred, head_saved};
 /// # Errors
 /// When a shape or dtype is not the model's, or a target is not below the vocabulary's size.
 pub fn forward(dims: &Dims, x: &Tensor, targets: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-    check_shapes("head input", std::slice::from_ref(x), [dims.stream()])?;
-    check_parameters(&dims.parameters_of(Part::Head), parameters)?;
+    dims.check_stream("head input", x)?;
+    dims.check_parameters(Part::Head, parameters)?;
     by_dtype!(x, forward_of(dims, x, targets, parameters))
 }
 
@@ -28,8 +28,8 @@ pub fn forward(dims: &Dims, x: &Tensor, targets: &Tensor, parameters: &[Tensor])
 /// # Errors
 /// As [`forward`].
 pub fn backward_input(dims: &Dims, parameters: &[Tensor], saved: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-    check_parameters(&dims.parameters_of(Part::Head), parameters)?;
-    check_saved("saved by the head", saved, &head_saved(&dims.model, dims.micro_batch_size))?;
+    dims.check_parameters(Part::Head, parameters)?;
+    dims.check_saved("saved by the head", saved, head_saved)?;
     by_dtype!(saved[0], backward_input_of(dims, parameters, saved))
 }
 
@@ -38,8 +38,8 @@ pub fn backward_input(dims: &Dims, parameters: &[Tensor], saved: &[Tensor]) -> R
 /// # Errors
 /// As [`forward`].
 pub fn backward_weight(dims: &Dims, saved: &[Tensor], deferred: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-    check_saved("saved by the head", saved, &head_saved(&dims.model, dims.micro_batch_size))?;
-    check_saved("deferred by the head", deferred, &head_deferred(&dims.model, dims.micro_batch_size))?;
+    dims.check_saved("saved by the head", saved, head_saved)?;
+    dims.check_saved("deferred by the head", deferred, head_deferred)?;
     by_dtype!(saved[0], backward_weight_of(dims, saved, deferred, earlier))
 }
 

@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor, bail};
 
 use super::counter::Stream;
 use super::float::Float;
-use super::memory::tensor;
+use super::memory::{filled, tensor};
 use crate::base::model::{Init, Parameter};
 
 /// The parameter's first values: element i depends on the seed, the parameter's name and i alone.
@@ -26,7 +26,14 @@ fn values<T: Float>(parameter: &Parameter, seed: u64) -> Vec<T> {
         Init::Ones => vec![T::one(); n],
         Init::Normal(deviation) => {
             let stream = Stream::new(seed, &parameter.name);
-            (0..n as u64).map(|i| T::of(deviation * stream.normal(i))).collect()
+            let [values] = filled([n], |[values]| {
+                for (pair, values) in (0..).zip(values.chunks_mut(2)) {
+                    for (value, normal) in values.iter_mut().zip(stream.normals(pair)) {
+                        *value = T::of(deviation * normal);
+                    }
+                }
+            });
+            values
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn backward_weight<T: Float>(layers: &[Linear], x: &[T], dy: &[T], gr
 }
 
 /// Outputs of all layers together.
-pub(super) fn width(layers: &[Linear]) -> usize {
+fn width(layers: &[Linear]) -> usize {
     layers.iter().map(|layer| layer.outputs).sum()
 }
 
@@ -111,16 +111,14 @@ fn start<T: Float>(layers: &[Linear], parameters: &[Slice<T>], residual: Option<
                 row.copy_from_slice(&bias);
             }
         }
-        Some(residual) => y.copy_from_slice(residual),
-    }
-    if residual.is_some() && !bias.is_empty() {
-        vectorised!({
-            for row in y.chunks_exact_mut(bias.len()) {
-                for (y, &bias) in row.iter_mut().zip(&bias) {
-                    *y += bias;
+        Some(residual) if bias.is_empty() => y.copy_from_slice(residual),
+        Some(residual) => vectorised!({
+            for (row, residual) in y.chunks_exact_mut(bias.len()).zip(residual.chunks_exact(bias.len())) {
+                for ((y, &residual), &bias) in row.iter_mut().zip(residual).zip(&bias) {
+                    *y = residual + bias;
                 }
             }
-        });
+        }),
     }
     true
 }

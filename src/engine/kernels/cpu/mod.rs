@@ -8,6 +8,7 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined into a vectorised loop is not compiled for its instruction set")]
 
+pub mod allocator;
 pub mod block;
 pub mod data;
 pub mod elementwise;
@@ -17,12 +18,10 @@ pub mod head;
 pub mod init;
 pub mod optimizer;
 
-pub mod allocator;
-
 mod activation;
 mod attention;
+mod check;
 mod counter;
-
 mod gradients;
 mod linear;
 mod memory;
@@ -31,10 +30,7 @@ mod product;
 mod reduce;
 mod rotary;
 
-use candle_core::{Result, Tensor, bail};
-
 use crate::base::model::{Model, Parameter, Part};
-use crate::base::saved::SavedTensor;
 
 /// What a kernel must know beside its tensors.
 #[derive(Clone, Debug)]
@@ -58,11 +54,6 @@ impl Dims {
         list
     }
 
-    /// Shape of the tokens: `[b,t]`.
-    fn tokens(&self) -> Vec<usize> {
-        vec![self.micro_batch_size, self.model.sequence]
-    }
-
     /// Shape of the residual stream: `[b,t,h]`.
     fn stream(&self) -> Vec<usize> {
         vec![self.micro_batch_size, self.model.sequence, self.model.hidden]
@@ -80,27 +71,3 @@ macro_rules! by_dtype {
     };
 }
 use by_dtype;
-
-/// An error where the tensors aren't those expected.
-fn check_shapes<D: AsRef<[usize]>>(what: &str, tensors: &[Tensor], expected: impl IntoIterator<Item = D>) -> Result<()> {
-    let mut tensors = tensors.iter().enumerate();
-    for dims in expected {
-        match tensors.next() {
-            Some((_, tensor)) if tensor.dims() == dims.as_ref() => {}
-            Some((i, tensor)) => bail!("{what}: tensor {i} has shape {:?}, not {:?}", tensor.dims(), dims.as_ref()),
-            None => bail!("{what}: one of shape {:?} is missing", dims.as_ref()),
-        }
-    }
-    match tensors.next() {
-        Some((i, _)) => bail!("{what}: {i} tensors are expected, not more"),
-        None => Ok(()),
-    }
-}
-
-fn check_parameters(parameters: &[Parameter], tensors: &[Tensor]) -> Result<()> {
-    check_shapes("parameters", tensors, parameters.iter().map(|parameter| &parameter.dims))
-}
-
-fn check_saved(what: &str, tensors: &[Tensor], layout: &[SavedTensor]) -> Result<()> {
-    check_shapes(what, tensors, layout.iter().map(|saved| &saved.dims))
-}

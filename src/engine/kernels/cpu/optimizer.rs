@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor};
 
 use super::float::{Float, vectorised};
 use super::memory::{Slice, filled, tensor};
-use super::{by_dtype, check_shapes};
+use super::{by_dtype, check};
 
 /// `AdamW`'s settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,9 @@ pub struct AdamState {
 /// When shapes or dtypes differ.
 pub fn adamw(settings: AdamW, step: u32, state: &AdamState, gradient: &Tensor) -> Result<AdamState> {
     let AdamState { parameter, m, v } = state;
-    let tensors = [gradient.clone(), m.clone(), v.clone()];
-    check_shapes("gradient and moments", &tensors, std::iter::repeat_n(parameter.dims(), 3))?;
+    for (what, tensor) in [("gradient", gradient), ("first moment", m), ("second moment", v)] {
+        check::shape(what, tensor, parameter.dims())?;
+    }
     by_dtype!(parameter, adamw_of(settings, step, state, gradient))
 }
 
@@ -48,7 +49,7 @@ pub fn adamw(settings: AdamW, step: u32, state: &AdamState, gradient: &Tensor) -
 /// # Errors
 /// When shapes or dtypes differ.
 pub fn sgd(lr: f64, parameter: &Tensor, gradient: &Tensor) -> Result<Tensor> {
-    check_shapes("gradient", std::slice::from_ref(gradient), [parameter.dims()])?;
+    check::shape("gradient", gradient, parameter.dims())?;
     by_dtype!(parameter, sgd_of(lr, parameter, gradient))
 }
 

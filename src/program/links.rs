@@ -1,13 +1,14 @@
-//! Links: for every op of a program its neighbours on its stream and its partners on other ranks, found once before a run.
+//! Links: for every op of a program its neighbours on its stream and its partners on other ranks, found once per program.
 //!
 //! Messages meet by order: the k-th send of a channel and its k-th receive. That is what real communicators do, so a send that a trouble
 //! rule takes out shifts all later ones.
 
+use super::op::OpKind;
+use super::tables::Program;
 use crate::base::{CollectiveId, OpId};
-use crate::program::{OpKind, Program};
 
 /// The neighbours and partners of every op.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Links {
     before: Vec<Option<Id>>,
     behind: Vec<Option<Id>>,

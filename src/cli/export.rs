@@ -1,0 +1,59 @@
+//! `ranklab export FILE -f FORMAT -o OUT`: run it, and write its picture or its record. A file that exists is never overwritten.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+
+use super::failure::print;
+use super::input::Input;
+use super::{Exit, Failure, Outcome};
+use crate::lab::Lab;
+use crate::observe::export::{Format, export};
+
+/// What to export, how, and where to.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// The form
+    #[arg(short, long, value_parser = formats())]
+    format: Format,
+    /// The file to make, which must not exist; `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(|(_, name)| name)).map(|name| Format::find(&name).unwrap_or(Format::Text))
+}
+
+/// Runs and writes; the exit code is the outcome's.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let scenario = arguments.input.scenario()?;
+    let run = Lab::new().run(&scenario)?;
+    let text = export(&run.record().run(), run.given(), arguments.format);
+    if arguments.output == Path::new("-") {
+        print(&text)?;
+    } else {
+        write_new(&arguments.output, &text)?;
+        eprintln!("wrote {}", arguments.output.display());
+    }
+    Ok(Exit::of(&run))
+}
+
+/// Writes a file that does not exist yet.
+///
+/// # Errors
+/// If it exists, or cannot be written.
+pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let name = path.display();
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = file.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")),
+        _ => Failure::Io(format!("cannot write `{name}`: {error}")),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|error| Failure::Io(format!("cannot write `{name}`: {error}")))
+}

@@ -1,0 +1,81 @@
+//! `ranklab list`: what there is to learn, to run, and to choose from.
+
+use std::fmt::Write;
+
+use super::failure::print;
+use super::{Exit, Outcome};
+use crate::base::tables::TABLES;
+use crate::scenario::presets::PRESETS;
+use crate::schedule::SCHEDULES;
+use crate::teach::{Library, library};
+
+/// What to list.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// What to list
+    #[arg(value_enum, default_value = "lessons")]
+    what: What,
+}
+
+/// The lists.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    Lessons,
+    Scenarios,
+    Schedules,
+    Presets,
+    Hardware,
+}
+
+/// Prints the list.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let rows: Vec<(String, &str)> = match arguments.what {
+        What::Lessons => return lessons(),
+        What::Scenarios => return scenarios(),
+        What::Schedules => SCHEDULES.iter().map(|schedule| (schedule.name.to_owned(), schedule.meaning)).collect(),
+        What::Presets => PRESETS.iter().map(|preset| (preset.name.to_owned(), preset.meaning)).collect(),
+        What::Hardware => TABLES.iter().map(|table| (table.name.to_owned(), table.meaning)).collect(),
+    };
+    print(&columns(&rows))?;
+    Ok(Exit::Done)
+}
+
+/// Prints the lessons; those that cannot be read go to standard error.
+pub fn lessons() -> Outcome {
+    let library = Library::open();
+    let row = |lesson: &crate::teach::Lesson| {
+        format!("{:>3}  {:<24} {:>3} min  {}", lesson.number, lesson.name, lesson.minutes, lesson.title)
+    };
+    let rows: Vec<String> = library.lessons().iter().map(row).collect();
+    print(&format!(
+        "{}\n\nnext: ranklab learn {}",
+        rows.join("\n"),
+        library.lessons().first().map_or(2, |lesson| lesson.number)
+    ))?;
+    for broken in library.broken() {
+        for problem in &broken.problems {
+            eprintln!("lesson {}: {problem}", broken.name);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn scenarios() -> Outcome {
+    let title =
+        |text: &str| text.lines().find_map(|line| line.strip_prefix("title = ")).unwrap_or("").trim_matches('"').to_owned();
+    let rows: Vec<(String, String)> = library::scenarios()
+        .map(|scenario| (scenario.name.trim_end_matches(".toml").to_owned(), title(&scenario.text)))
+        .collect();
+    let rows: Vec<(String, &str)> = rows.iter().map(|(name, title)| (name.clone(), title.as_str())).collect();
+    print(&columns(&rows))?;
+    Ok(Exit::Done)
+}
+
+/// Names and meanings in two columns.
+fn columns(rows: &[(String, &str)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().fold(String::new(), |mut text, (name, meaning)| {
+        let _ = writeln!(text, "{name:<width$}  {meaning}");
+        text
+    })
+}

@@ -1,0 +1,23 @@
+//! `ranklab show`: the keys of a scenario, the schema of a report, or the text of a scenario or lesson that ships with ranklab.
+
+use super::failure::print;
+use super::{Exit, Outcome, input};
+use crate::observe::report::JSON_SCHEMA;
+use crate::scenario;
+
+/// What to show.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// `scenario` for all keys with defaults and meaning, `schema` for the JSON Schema of `run --json`, or the name of a scenario or lesson
+    what: String,
+}
+
+/// Prints it.
+pub fn run(arguments: &Arguments) -> Outcome {
+    match arguments.what.as_str() {
+        "scenario" => print(&scenario::show_scenario())?,
+        "schema" => print(JSON_SCHEMA)?,
+        name => print(&input::source(name)?.text)?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,51 @@
+//! The check of a scenario without its numbers: its program's soundness, and a run of the shapes.
+
+use std::sync::Arc;
+
+use super::{LabError, idle};
+use crate::compile::{self, Compiled};
+use crate::engine::session::{self, Numbers};
+use crate::observe::Run;
+use crate::observe::why;
+use crate::program::head::head;
+use crate::program::trace::Outcome;
+use crate::scenario::Scenario;
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Sentences, one for each thing that is not as it should be; empty if all is well.
+    pub findings: Vec<String>,
+    /// Ranks of the program.
+    pub ranks: usize,
+    /// Its ops.
+    pub ops: usize,
+}
+
+/// Checks the program of `scenario`, and runs its shapes.
+///
+/// # Errors
+/// If a trouble rule fits no op.
+pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
+    let Compiled { program, idle_trouble, .. } = compile::compile(scenario);
+    if let Some(rule) = idle_trouble.first() {
+        return Err(idle(&program, rule));
+    }
+    let program = Arc::new(program);
+    let mut findings: Vec<String> = Vec::new();
+    let (_, trace) = session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Shape, &mut |_, _| {})?;
+    let run = Run::new(&program, &trace);
+    match &trace.outcome {
+        Outcome::Completed => {}
+        Outcome::Deadlocked(graph) => {
+            findings.push(format!("the run deadlocks after {} events", trace.events.len()));
+            findings.extend(graph.edges.iter().map(|edge| why::edge_sentence(&run, edge)));
+            findings.extend(why::cycles(&run));
+        }
+        Outcome::OutOfMemory { rank, op, needed, limit } => {
+            let at = op.map_or("its state alone".to_owned(), |op| format!("`{}`", head(&program, op)));
+            findings.push(format!("{rank} runs out of memory at {at}: it would hold {needed}, and its device has {limit}"));
+        }
+    }
+    Ok(Checked { findings, ranks: program.ranks(), ops: program.ops() })
+}

@@ -1,0 +1,56 @@
+//! What a run gives to observers: its record, and what a trace alone does not tell.
+
+use std::sync::Arc;
+
+use super::{Run, Verdict};
+use crate::base::hardware::Costs;
+use crate::observe::report::{FirstDifference, Given, Verdict as ReportVerdict, VerdictKind};
+use crate::observe::run::Record;
+use crate::program::head::head;
+use crate::scenario::Task;
+
+impl Run {
+    /// The program and its trace, to be kept.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record::new(self.session.program().clone(), Arc::new(self.session.trace().clone()))
+    }
+
+    /// What reports and exports say beside the trace.
+    #[must_use]
+    pub fn given(&self) -> Given {
+        let costs = match &self.scenario.hardware.costs {
+            Costs::Unit(_) => "unit".to_owned(),
+            Costs::Table(table) => table.name.clone(),
+        };
+        let algorithm = match &self.scenario.task {
+            Task::Train(training) => training.data_parallel.all_reduce,
+            Task::Collective(collective) => collective.algorithm,
+        };
+        Given {
+            title: self.scenario.title.clone(),
+            costs,
+            algorithm: Some(algorithm),
+            loss: self.losses.clone(),
+            verdict: self.reported_verdict(),
+        }
+    }
+
+    fn reported_verdict(&self) -> ReportVerdict {
+        let (kind, max_abs_diff, first_difference) = match &self.verdict {
+            Verdict::Equal => (VerdictKind::Equal, Some(0.0), None),
+            Verdict::ExpectedDrift { max_abs_diff } => (VerdictKind::ExpectedDrift, Some(*max_abs_diff), None),
+            Verdict::Wrong { max_abs_diff, first_difference } => {
+                (VerdictKind::Wrong, Some(*max_abs_diff), Some(first_difference))
+            }
+            Verdict::None => (VerdictKind::None, None, None),
+        };
+        let first_difference = first_difference.map(|difference| FirstDifference {
+            step: difference.step,
+            op: head(self.session.program(), difference.op).to_string(),
+            tensor: difference.tensor.clone(),
+            rank: difference.rank.0,
+        });
+        ReportVerdict { kind, max_abs_diff, first_difference }
+    }
+}

@@ -1,0 +1,162 @@
+//! The plain summary that `run` prints: outcome, times, both bubbles, a row per rank, loss, verdict; at a deadlock who waits for whom.
+
+use std::fmt::Write;
+
+use crate::base::{Bytes, Rank, Ticks};
+use crate::observe::metrics::{Metrics, RankMetrics};
+use crate::observe::report::{Given, Verdict, VerdictKind};
+use crate::observe::{Run, why};
+use crate::program::head::head;
+use crate::program::trace::Outcome;
+
+/// Ranks with a row of their own; a line says how many have none.
+const RANKS: usize = 32;
+
+/// The summary of `run`.
+#[must_use]
+pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    let wrong = given.verdict.kind == VerdictKind::Wrong && run.trace.outcome == Outcome::Completed;
+    let outcome = if wrong { "wrong" } else { run.trace.outcome.name() };
+    let ranks = counted(metrics.ranks.len(), "rank");
+    let events = counted(run.trace.events.len(), "event");
+    lines.push(("outcome", format!("{outcome}; {ranks}, {events}, modelled clock ({} costs)", given.costs)));
+    lines.extend(times(run, metrics));
+    lines.extend(traffic(metrics));
+    if !given.loss.is_empty() {
+        let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");
+        lines.push(("loss", format!("{loss}  (mean of each step)")));
+    }
+    lines.extend(verdict(&given.verdict));
+    let mut text = if given.title.is_empty() { String::new() } else { format!("{}\n\n", given.title) };
+    for (name, value) in &lines {
+        let _ = writeln!(text, "{name:<11}{value}");
+    }
+    let _ = write!(text, "\n{}", table(run, metrics));
+    text + &explained(run)
+}
+
+fn times(run: &Run, metrics: &Metrics) -> Vec<(&'static str, String)> {
+    let show = |ticks: Ticks| run.trace.clock.show(ticks);
+    let period = metrics.step_period.map_or_else(String::new, |period| format!(", then {} a step", show(period)));
+    let name = if run.trace.outcome == Outcome::Completed { "makespan" } else { "stopped at" };
+    let mut lines = vec![(name, format!("{}{period}", show(metrics.makespan)))];
+    if let Some(ratio) = metrics.bubble_ratio() {
+        let fraction = percent(metrics.bubble_fraction());
+        lines.push(("bubble", format!("fraction {fraction} (idle / all rank time), ratio {} (idle / busy)", percent(ratio))));
+    }
+    if let Some(overlap) = metrics.overlap() {
+        lines.push(("overlap", format!("{} of communication time is spent computing as well", percent(overlap))));
+    }
+    lines
+}
+
+fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
+    let messages: u64 = metrics.wires.iter().map(|wire| wire.messages).sum();
+    let messages = usize::try_from(messages).unwrap_or(usize::MAX);
+    let bytes: Bytes = metrics.wires.iter().map(|wire| wire.bytes).sum();
+    let wires = counted(metrics.wires.len(), "wire");
+    let collectives = match metrics.collectives.len() {
+        0 => String::new(),
+        number => format!("; {}", counted(number, "all-reduce")),
+    };
+    (messages > 0)
+        .then(|| ("traffic", format!("{}, {bytes} over {wires}{collectives} (first step)", counted(messages, "message"))))
+}
+
+fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {
+    let words = match verdict.kind {
+        VerdictKind::None => return None,
+        VerdictKind::Equal => "equal to one device, bit for bit",
+        VerdictKind::ExpectedDrift => "expected drift: as near to one device as rounding allows",
+        VerdictKind::Wrong => "WRONG: not what one device computes",
+    };
+    let difference = verdict.max_abs_diff.filter(|_| verdict.kind != VerdictKind::Equal);
+    let difference = difference.map_or_else(String::new, |difference| format!(", largest difference {difference:.2e}"));
+    let first = verdict.first_difference.as_ref().map_or_else(String::new, |first| {
+        format!("; first at step {}, r{} `{}`, tensor {}", first.step, first.rank, first.op, first.tensor)
+    });
+    Some(("verdict", format!("{words}{difference}{first}")))
+}
+
+/// Heads of the columns, and what stands in them.
+type Column = (&'static str, fn(&Run, &RankMetrics) -> String);
+
+const COLUMNS: [Column; 11] = [
+    ("rank", |_, rank| rank.rank.to_string()),
+    ("busy", |run, rank| run.trace.clock.show(rank.busy)),
+    ("idle", |run, rank| run.trace.clock.show(rank.idle)),
+    ("ramp", |run, rank| run.trace.clock.show(rank.ramp)),
+    ("bubble", |run, rank| run.trace.clock.show(rank.bubble)),
+    ("exposed", |run, rank| run.trace.clock.show(rank.exposed_comm)),
+    ("in flight", |_, rank| rank.peak_in_flight.to_string()),
+    ("peak memory", |_, rank| rank.peak_bytes.to_string()),
+    ("state", |_, rank| (rank.state.parameter + rank.state.gradient + rank.state.optimizer).to_string()),
+    ("sent", |_, rank| rank.bytes_sent.to_string()),
+    ("messages", |_, rank| rank.messages_sent.to_string()),
+];
+
+fn table(run: &Run, metrics: &Metrics) -> String {
+    let shown = &metrics.ranks[..metrics.ranks.len().min(RANKS)];
+    let cells = |rank: &RankMetrics| COLUMNS.map(|(_, cell)| cell(run, rank));
+    let rows: Vec<[String; COLUMNS.len()]> =
+        std::iter::once(COLUMNS.map(|(head, _)| head.to_owned())).chain(shown.iter().map(cells)).collect();
+    let widths =
+        std::array::from_fn::<usize, { COLUMNS.len() }, _>(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in &rows {
+        let aligned = row.iter().zip(widths).enumerate();
+        let cell = |(column, (cell, width)): (usize, (&String, usize))| {
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        let _ = writeln!(text, "{}", aligned.map(cell).collect::<Vec<_>>().join("  "));
+    }
+    if metrics.ranks.len() > shown.len() {
+        let _ = writeln!(text, "... and {} ranks more", metrics.ranks.len() - shown.len());
+    }
+    text
+}
+
+/// Why a run did not complete.
+fn explained(run: &Run) -> String {
+    match &run.trace.outcome {
+        Outcome::Completed => String::new(),
+        Outcome::Deadlocked(_) => format!("\n{}", deadlock(run)),
+        Outcome::OutOfMemory { rank, op, needed, limit } => {
+            let what = op.map_or_else(|| "its state alone".to_owned(), |op| format!("with `{}`", head(run.program, op)));
+            format!(
+                "\n{rank} runs out of memory: {what} it holds {needed}, and its device has {limit}; a run fits if it needs less.\n"
+            )
+        }
+    }
+}
+
+fn deadlock(run: &Run) -> String {
+    let Outcome::Deadlocked(graph) = &run.trace.outcome else { return String::new() };
+    let time = run.trace.clock.show(run.trace.end());
+    let mut waiting: Vec<Rank> = graph.edges.iter().map(|edge| edge.rank).collect();
+    waiting.dedup();
+    let mut text = format!(
+        "deadlock at {time}: nothing can start any more, {} of {} ranks wait for another\n",
+        waiting.len(),
+        run.program.ranks()
+    );
+    for edge in graph.edges.iter().take(RANKS) {
+        let _ = writeln!(text, "  {}", why::edge_sentence(run, edge));
+    }
+    if graph.edges.len() > RANKS {
+        let _ = writeln!(text, "  ... and {} waits more", graph.edges.len() - RANKS);
+    }
+    for cycle in why::cycles(run) {
+        let _ = writeln!(text, "  in a circle: {cycle}");
+    }
+    text
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}

@@ -1,0 +1,253 @@
+//! Metrics: where the ranks' time went and what they moved, in the first step; what they held, in the whole run.
+//!
+//! Per rank: idle = makespan - busy = ramp + bubble + exposed communication. Only ops that take time bound a rank's own span.
+
+use super::idle;
+use super::kind::Kind;
+use super::ledger::{Ledger, State, state};
+use super::run::Run;
+use super::traffic::{self, CollectiveStats, Wire, whole_sent};
+use crate::base::{Bytes, OpId, Rank, Ticks};
+use crate::program::OpKind;
+use crate::program::memory::ByRole;
+use crate::program::plan::{Pass, Slot};
+
+/// The numbers of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// End of the first step.
+    pub makespan: Ticks,
+    /// End of the last step minus end of the one before; `None` unless two steps ran.
+    pub step_period: Option<Ticks>,
+    /// One entry per rank.
+    pub ranks: Vec<RankMetrics>,
+    /// Wires that carried messages.
+    pub wires: Vec<Wire>,
+    /// Collectives that moved data.
+    pub collectives: Vec<CollectiveStats>,
+}
+
+/// The numbers of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankMetrics {
+    /// The rank.
+    pub rank: Rank,
+    /// Computing.
+    pub busy: Ticks,
+    /// Before its first and after its last op.
+    pub ramp: Ticks,
+    /// Idle inside, waiting for data.
+    pub bubble: Ticks,
+    /// Idle inside, while a transfer or collective that it needs is moving.
+    pub exposed_comm: Ticks,
+    /// All that is not busy.
+    pub idle: Ticks,
+    /// Some message or collective of the rank is moving.
+    pub communication: Ticks,
+    /// Of that, while the rank computes.
+    pub overlapped: Ticks,
+    /// Most chunks at a time between the start of their F and the end of their I or B.
+    pub peak_in_flight: u32,
+    /// The same to the end of W.
+    pub peak_in_flight_to_weight: u32,
+    /// What it sent.
+    pub bytes_sent: Bytes,
+    /// What it received.
+    pub bytes_received: Bytes,
+    /// Messages that it sent.
+    pub messages_sent: u64,
+    /// The most that it held.
+    pub peak_bytes: Bytes,
+    /// What that consisted of.
+    pub peak_by_role: ByRole,
+    /// What it owns between steps, and its gradients.
+    pub state: State,
+}
+
+impl Metrics {
+    /// Computes all numbers. Linear in the ops but for sorting times.
+    #[must_use]
+    pub fn new(run: &Run, ledger: &Ledger) -> Self {
+        let states = state(run.program);
+        let ranks = (0..run.program.ranks()).map(Rank::new).zip(states);
+        let ranks = ranks.map(|(rank, state)| {
+            let peak = ledger.rank(rank).peak();
+            let mut metrics =
+                RankMetrics { rank, state, peak_bytes: peak.total(), peak_by_role: peak.by_role, ..Default::default() };
+            metrics.count(run);
+            metrics
+        });
+        Self {
+            makespan: run.makespan(),
+            step_period: run.step_period(),
+            ranks: ranks.collect(),
+            wires: traffic::wires(run, FIRST),
+            collectives: traffic::collectives(run, FIRST),
+        }
+    }
+
+    /// Idle time of all ranks over ranks times makespan.
+    #[must_use]
+    pub fn bubble_fraction(&self) -> f64 {
+        let idle: Ticks = self.ranks.iter().map(|rank| rank.idle).sum();
+        share(idle, self.makespan * self.ranks.len() as u64).unwrap_or(0.0)
+    }
+
+    /// Idle time of all ranks over their busy time; `None` if nothing was computed.
+    #[must_use]
+    pub fn bubble_ratio(&self) -> Option<f64> {
+        share(self.ranks.iter().map(|rank| rank.idle).sum(), self.ranks.iter().map(|rank| rank.busy).sum())
+    }
+
+    /// The share of communication time during which its rank computes; `None` if communication took no time.
+    #[must_use]
+    pub fn overlap(&self) -> Option<f64> {
+        let overlapped = self.ranks.iter().map(|rank| rank.overlapped).sum();
+        share(overlapped, self.ranks.iter().map(|rank| rank.communication).sum())
+    }
+}
+
+impl RankMetrics {
+    /// Idle between its first and its last op.
+    #[must_use]
+    pub fn idle_in_own_span(&self) -> Ticks {
+        self.idle - self.ramp
+    }
+
+    fn count(&mut self, run: &Run) {
+        let ops = run.program.order[self.rank.index()].iter().copied();
+        let ops: Vec<OpId> = ops.filter(|&op| run.of_step(op, FIRST) && run.times(op).is_some()).collect();
+        let computing: Vec<OpId> = ops.iter().copied().filter(|&op| run.computes(op) && takes_time(run, op)).collect();
+        let moving: Vec<OpId> = ops.iter().copied().filter(|&op| run.communicates(op) && takes_time(run, op)).collect();
+        let (busy, communication) = (union(run, &computing), union(run, &moving));
+        self.busy = length(&busy);
+        self.communication = length(&communication);
+        self.overlapped = common(&busy, &communication);
+        self.idle = run.makespan() - self.busy;
+        self.traffic(run, &ops);
+        self.in_flight(run, &ops);
+        if computing.is_empty() {
+            self.idle_without_compute(&communication);
+        } else {
+            self.idle_between(run, &computing);
+        }
+        self.ramp = self.idle - self.bubble - self.exposed_comm;
+    }
+
+    fn idle_between(&mut self, run: &Run, computing: &[OpId]) {
+        for pair in computing.windows(2) {
+            let from = run.times(pair[0]).map_or(Ticks::ZERO, |times| times.end);
+            for stretch in idle::gap(run, from, pair[1]) {
+                let length = stretch.end - stretch.start;
+                let is_exposed = stretch.kind == Kind::ExposedCommunication;
+                *(if is_exposed { &mut self.exposed_comm } else { &mut self.bubble }) += length;
+            }
+        }
+    }
+
+    /// A rank that only communicates: its own span goes from its first message to its last.
+    fn idle_without_compute(&mut self, communication: &[Stretch]) {
+        self.exposed_comm = length(communication);
+        if let (Some(first), Some(last)) = (communication.first(), communication.last()) {
+            self.bubble = last.1 - first.0 - self.exposed_comm;
+        }
+    }
+
+    fn traffic(&mut self, run: &Run, ops: &[OpId]) {
+        for &op in ops {
+            match run.program.kind(op) {
+                OpKind::Send(_) => {
+                    self.bytes_sent += run.message_bytes(op);
+                    self.messages_sent += 1;
+                }
+                OpKind::Recv(_) | OpKind::RecvReduce(_) => self.bytes_received += run.message_bytes(op),
+                OpKind::Collective(collective) => {
+                    let moved = whole_sent(run, &run.program.collectives[collective.index()]);
+                    self.bytes_sent += moved;
+                    self.bytes_received += moved;
+                }
+                OpKind::Run(_) | OpKind::Skipped(_) => {}
+            }
+        }
+    }
+
+    fn in_flight(&mut self, run: &Run, ops: &[OpId]) {
+        let computing = ops.iter().copied().filter(|&op| run.computes(op));
+        let mut slots: Vec<(Slot, Ticks, Ticks)> = Vec::new();
+        for op in computing {
+            let (Some(slot), Some(times)) = (run.program.op(op).origin.slot, run.times(op)) else { continue };
+            match slots.last_mut() {
+                Some((last, _, end)) if *last == slot => *end = times.end,
+                _ => slots.push((slot, times.start, times.end)),
+            }
+        }
+        self.peak_in_flight = peak(&slots, |pass| matches!(pass, Pass::B | Pass::I));
+        self.peak_in_flight_to_weight = peak(&slots, |pass| matches!(pass, Pass::B | Pass::W));
+    }
+}
+
+/// The step that metrics speak of.
+const FIRST: u32 = 0;
+
+/// From when until when.
+type Stretch = (Ticks, Ticks);
+
+/// The most chunks between the start of their F and the end of the pass that `ends`.
+fn peak(slots: &[(Slot, Ticks, Ticks)], ends: impl Fn(Pass) -> bool) -> u32 {
+    // An end at some time comes before a start at that time.
+    let mut changes: Vec<(Ticks, i32)> = Vec::new();
+    for &(slot, start, end) in slots {
+        if slot.pass == Pass::F {
+            changes.push((start, 1));
+        } else if ends(slot.pass) {
+            changes.push((end, -1));
+        }
+    }
+    changes.sort_unstable();
+    let held = changes.iter().scan(0, |held, (_, change)| {
+        *held += change;
+        Some(*held)
+    });
+    u32::try_from(held.max().unwrap_or(0)).unwrap_or(0)
+}
+
+fn takes_time(run: &Run, op: OpId) -> bool {
+    run.times(op).is_some_and(|times| times.end > times.start)
+}
+
+/// The stretches that the ops cover, in order, none touching another.
+fn union(run: &Run, ops: &[OpId]) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = ops.iter().filter_map(|&op| run.times(op)).map(|times| (times.start, times.end)).collect();
+    all.sort_unstable();
+    let mut union: Vec<Stretch> = Vec::new();
+    for (start, end) in all {
+        match union.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => union.push((start, end)),
+        }
+    }
+    union
+}
+
+fn length(stretches: &[Stretch]) -> Ticks {
+    stretches.iter().map(|&(start, end)| end - start).sum()
+}
+
+/// How long two unions cover the same time.
+fn common(a: &[Stretch], b: &[Stretch]) -> Ticks {
+    let (mut i, mut j, mut sum) = (0, 0, Ticks::ZERO);
+    while let (Some(&left), Some(&right)) = (a.get(i), b.get(j)) {
+        let (start, end) = (left.0.max(right.0), left.1.min(right.1));
+        if end > start {
+            sum += end - start;
+        }
+        *(if left.1 <= right.1 { &mut i } else { &mut j }) += 1;
+    }
+    sum
+}
+
+/// `part` over `whole`; `None` if the whole is nothing.
+#[expect(clippy::cast_precision_loss, reason = "a report's number")]
+fn share(part: Ticks, whole: Ticks) -> Option<f64> {
+    (whole > Ticks::ZERO).then(|| part.0 as f64 / whole.0 as f64)
+}

@@ -1,0 +1,21 @@
+//! What is learnt from a run: lanes, waits, memory, metrics, the report, and its exports. All of it follows from a program and its trace.
+
+pub mod export;
+pub mod idle;
+pub mod kind;
+pub mod lanes;
+pub mod ledger;
+pub mod metrics;
+pub mod replay;
+pub mod report;
+pub mod rows;
+pub mod run;
+pub mod traffic;
+pub mod why;
+
+pub use kind::Kind;
+pub use lanes::Lanes;
+pub use ledger::Ledger;
+pub use metrics::Metrics;
+pub use report::{Report, Verdict, VerdictKind};
+pub use run::Run;

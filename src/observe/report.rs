@@ -1,0 +1,343 @@
+//! The report: the document of `run --json`. Fields are only ever added; `schemas/run.json` is its schema.
+
+use serde::Serialize;
+
+use super::metrics::{Metrics, RankMetrics};
+use super::run::Run;
+use super::traffic::{CollectiveStats, Wire};
+use super::why;
+use crate::base::settings::AllReduce;
+use crate::base::units::Clock;
+use crate::base::{Bytes, OpId, Rank, Ticks};
+use crate::program::head::head;
+use crate::program::memory::ByRole;
+use crate::program::trace::{Outcome, WaitEdge};
+use crate::program::{Program, Role};
+
+/// The name of this document's form.
+pub const SCHEMA: &str = "ranklab.run/1";
+
+/// Its JSON Schema.
+pub const JSON_SCHEMA: &str = include_str!("../../schemas/run.json");
+
+/// What the caller knows and a trace does not tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Given {
+    /// The scenario's title.
+    pub title: String,
+    /// What the costs are: `unit`, or the name of a hardware table.
+    pub costs: String,
+    /// How all-reduces move their data.
+    pub algorithm: Option<AllReduce>,
+    /// Mean loss of each step; empty without real values.
+    pub loss: Vec<f64>,
+    /// How the result compares with one device's.
+    pub verdict: Verdict,
+}
+
+/// How a run's numbers compare with one device's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The judgement.
+    pub kind: VerdictKind,
+    /// The largest difference of any element; `None` if nothing was compared.
+    pub max_abs_diff: Option<f64>,
+    /// The first tensor that differs by more than it may.
+    pub first_difference: Option<FirstDifference>,
+}
+
+/// A judgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictKind {
+    /// Bit for bit the same.
+    Equal,
+    /// Different by no more than rounding explains.
+    ExpectedDrift,
+    /// Different by more.
+    Wrong,
+    /// Nothing was compared: a run of shapes alone.
+    #[default]
+    None,
+}
+
+/// Where a result first differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FirstDifference {
+    /// The training step.
+    pub step: u32,
+    /// The op, in the program's text syntax.
+    pub op: String,
+    /// The tensor.
+    pub tensor: String,
+    /// The rank.
+    pub rank: u32,
+}
+
+/// The document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the fields are described where they are computed, and in the schema")]
+pub struct Report {
+    pub schema: &'static str,
+    pub title: String,
+    pub clock: ClockReport,
+    pub unit: &'static str,
+    pub outcome: &'static str,
+    pub makespan: f64,
+    pub step_period: Option<f64>,
+    pub bubble: Bubble,
+    pub overlap: Option<f64>,
+    pub ranks: Vec<RankReport>,
+    pub collectives: Vec<CollectiveReport>,
+    pub links: Vec<LinkReport>,
+    pub critical_path: String,
+    pub loss: Vec<f64>,
+    pub verdict: Verdict,
+    pub waits: Waits,
+    pub out_of_memory: Option<OutOfMemory>,
+    pub events: usize,
+}
+
+/// Where times come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct ClockReport {
+    pub kind: &'static str,
+    pub model: String,
+}
+
+/// Both conventions: idle over everything, idle over busy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct Bubble {
+    pub fraction: f64,
+    pub ratio: Option<f64>,
+}
+
+/// One rank's numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct RankReport {
+    pub rank: u32,
+    pub busy: f64,
+    pub idle: f64,
+    pub ramp: f64,
+    pub bubble: f64,
+    pub exposed_comm: f64,
+    pub idle_in_own_span: f64,
+    pub peak_in_flight: u32,
+    pub peak_in_flight_to_weight: u32,
+    pub peak_bytes: u64,
+    pub peak_bytes_by_role: RoleBytes,
+    pub state_bytes: StateBytes,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub messages_sent: u64,
+}
+
+/// Bytes by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the roles' own names")]
+pub struct RoleBytes {
+    pub parameter: u64,
+    pub gradient: u64,
+    pub optimizer: u64,
+    pub activation: u64,
+    pub bucket: u64,
+    pub message: u64,
+    pub scratch: u64,
+}
+
+/// What a rank owns between steps, and its gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the roles' own names")]
+pub struct StateBytes {
+    pub parameter: u64,
+    pub gradient: u64,
+    pub optimizer: u64,
+}
+
+/// One collective of the first step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct CollectiveReport {
+    pub name: String,
+    pub group: String,
+    pub ranks: usize,
+    pub algorithm: Option<&'static str>,
+    pub bytes: u64,
+    pub steps: u32,
+    pub start: f64,
+    pub end: f64,
+    pub bytes_sent: u64,
+    pub algorithm_bandwidth_gb_per_s: Option<f64>,
+    pub bus_bandwidth_gb_per_s: Option<f64>,
+}
+
+/// One wire of the first step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct LinkReport {
+    pub from: u32,
+    pub to: u32,
+    pub messages: u64,
+    pub bytes: u64,
+    pub busy: f64,
+}
+
+/// Who waits for whom when nothing moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct Waits {
+    pub edges: Vec<EdgeReport>,
+    pub cycles: Vec<Vec<u32>>,
+}
+
+/// One edge of the wait-for graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct EdgeReport {
+    pub rank: u32,
+    pub op: String,
+    pub on_rank: u32,
+    pub on_op: Option<String>,
+    pub why: &'static str,
+}
+
+/// The rank whose device is full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct OutOfMemory {
+    pub rank: u32,
+    pub op: Option<String>,
+    pub needed: u64,
+    pub limit: u64,
+}
+
+impl Report {
+    /// The document of `run`.
+    #[must_use]
+    pub fn new(run: &Run, metrics: &Metrics, given: Given) -> Self {
+        let clock = run.trace.clock;
+        let outcome = match (&run.trace.outcome, given.verdict.kind) {
+            (Outcome::Completed, VerdictKind::Wrong) => "wrong",
+            (outcome, _) => outcome.name(),
+        };
+        Self {
+            schema: SCHEMA,
+            title: given.title,
+            clock: ClockReport { kind: "modelled", model: given.costs },
+            unit: clock.unit(),
+            outcome,
+            makespan: clock.in_unit(metrics.makespan),
+            step_period: metrics.step_period.map(|period| clock.in_unit(period)),
+            bubble: Bubble { fraction: metrics.bubble_fraction(), ratio: metrics.bubble_ratio() },
+            overlap: metrics.overlap(),
+            ranks: metrics.ranks.iter().map(|rank| RankReport::new(clock, rank)).collect(),
+            collectives: metrics.collectives.iter().map(|stats| CollectiveReport::new(run, stats, given.algorithm)).collect(),
+            links: metrics.wires.iter().map(|wire| LinkReport::new(clock, wire)).collect(),
+            critical_path: why::critical_path(run, 0).sentence(run),
+            loss: given.loss,
+            verdict: given.verdict,
+            waits: Waits::new(run),
+            out_of_memory: OutOfMemory::new(run),
+            events: run.trace.events.len(),
+        }
+    }
+}
+
+impl RankReport {
+    fn new(clock: Clock, rank: &RankMetrics) -> Self {
+        let time = |ticks: Ticks| clock.in_unit(ticks);
+        let Bytes(parameter) = rank.state.parameter;
+        let Bytes(gradient) = rank.state.gradient;
+        let Bytes(optimizer) = rank.state.optimizer;
+        Self {
+            rank: rank.rank.0,
+            busy: time(rank.busy),
+            idle: time(rank.idle),
+            ramp: time(rank.ramp),
+            bubble: time(rank.bubble),
+            exposed_comm: time(rank.exposed_comm),
+            idle_in_own_span: time(rank.idle_in_own_span()),
+            peak_in_flight: rank.peak_in_flight,
+            peak_in_flight_to_weight: rank.peak_in_flight_to_weight,
+            peak_bytes: rank.peak_bytes.0,
+            peak_bytes_by_role: RoleBytes::new(&rank.peak_by_role),
+            state_bytes: StateBytes { parameter, gradient, optimizer },
+            bytes_sent: rank.bytes_sent.0,
+            bytes_received: rank.bytes_received.0,
+            messages_sent: rank.messages_sent,
+        }
+    }
+}
+
+impl RoleBytes {
+    fn new(by_role: &ByRole) -> Self {
+        let of = |role: Role| by_role[role as usize].0;
+        Self {
+            parameter: of(Role::Parameter),
+            gradient: of(Role::Gradient),
+            optimizer: of(Role::Optimizer),
+            activation: of(Role::Activation),
+            bucket: of(Role::Bucket),
+            message: of(Role::Message),
+            scratch: of(Role::Scratch),
+        }
+    }
+}
+
+impl CollectiveReport {
+    fn new(run: &Run, stats: &CollectiveStats, algorithm: Option<AllReduce>) -> Self {
+        let clock = run.trace.clock;
+        let collective = &run.program.collectives[stats.collective.index()];
+        let group = &run.program.groups[collective.group.index()];
+        Self {
+            name: format!("{} {}", collective.kind.name(), collective.label),
+            group: group.name.clone(),
+            ranks: group.ranks.len(),
+            algorithm: algorithm.map(AllReduce::name),
+            bytes: stats.bytes.0,
+            steps: stats.steps,
+            start: clock.in_unit(stats.start),
+            end: clock.in_unit(stats.end),
+            bytes_sent: stats.sent.0,
+            algorithm_bandwidth_gb_per_s: stats.algorithm_bandwidth(clock),
+            bus_bandwidth_gb_per_s: stats.bus_bandwidth(run),
+        }
+    }
+}
+
+impl LinkReport {
+    fn new(clock: Clock, wire: &Wire) -> Self {
+        let Wire { from: Rank(from), to: Rank(to), messages, bytes, busy } = *wire;
+        Self { from, to, messages, bytes: bytes.0, busy: clock.in_unit(busy) }
+    }
+}
+
+impl Waits {
+    fn new(run: &Run) -> Self {
+        let Outcome::Deadlocked(graph) = &run.trace.outcome else { return Self::default() };
+        let edge = |edge: &WaitEdge| EdgeReport {
+            rank: edge.rank.0,
+            op: op_text(run.program, edge.op),
+            on_rank: edge.on_rank.0,
+            on_op: edge.on_op.map(|op| op_text(run.program, op)),
+            why: edge.why.why(),
+        };
+        let cycle = |cycle: &Vec<(Rank, OpId)>| cycle.iter().map(|(rank, _)| rank.0).collect();
+        Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect() }
+    }
+}
+
+impl OutOfMemory {
+    fn new(run: &Run) -> Option<Self> {
+        let Outcome::OutOfMemory { rank, op, needed, limit } = &run.trace.outcome else { return None };
+        let op = op.map(|op| op_text(run.program, op));
+        Some(Self { rank: rank.0, op, needed: needed.0, limit: limit.0 })
+    }
+}
+
+fn op_text(program: &Program, op: OpId) -> String {
+    head(program, op).to_string()
+}

@@ -1,0 +1,149 @@
+//! Traffic: what moved between ranks in the first step, per wire and per collective.
+
+use std::collections::BTreeMap;
+
+use super::run::Run;
+use crate::base::units::Clock;
+use crate::base::{Bytes, CollectiveId, OpId, Rank, Ticks};
+use crate::program::{Collective, CollectiveKind, Name, OpKind};
+
+/// What one wire carried: a directed pair of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives.
+    pub to: Rank,
+    /// Messages.
+    pub messages: u64,
+    /// What they carried.
+    pub bytes: Bytes,
+    /// For how long messages were moving; those that move together count each.
+    pub busy: Ticks,
+}
+
+/// What one collective took, from its first start to its last end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectiveStats {
+    /// Which.
+    pub collective: CollectiveId,
+    /// Payload of one rank.
+    pub bytes: Bytes,
+    /// Messages that follow each other: the longest chain of them, each waiting for the one before.
+    pub steps: u32,
+    /// What all members together sent.
+    pub sent: Bytes,
+    /// When its first message (or itself, as one op) started.
+    pub start: Ticks,
+    /// When its last one ended.
+    pub end: Ticks,
+}
+
+/// All wires that carried a message of step `step`, by sender and receiver.
+#[must_use]
+pub fn wires(run: &Run, step: u32) -> Vec<Wire> {
+    let mut wires: BTreeMap<(Rank, Rank), Wire> = BTreeMap::new();
+    for op in run.program.all().filter(|&op| run.of_step(op, step)) {
+        let (OpKind::Send(channel), Some(times)) = (run.program.kind(op), run.times(op)) else { continue };
+        let channel = run.program.channels[channel.index()];
+        let (from, to) = (channel.from, channel.to);
+        let none = Wire { from, to, messages: 0, bytes: Bytes::ZERO, busy: Ticks::ZERO };
+        let wire = wires.entry((from, to)).or_insert(none);
+        wire.messages += 1;
+        wire.bytes += run.message_bytes(op);
+        wire.busy += times.end - times.start;
+    }
+    wires.into_values().collect()
+}
+
+/// All collectives that moved data in step `step`, in the program's order. Barriers move none.
+#[must_use]
+pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
+    let mut stats: Vec<Option<CollectiveStats>> = vec![None; run.program.collectives.len()];
+    let mut depth = vec![0_u32; run.program.ops()];
+    for event in &run.trace.events {
+        let Some(id) = collective_of(run, event.op).filter(|_| run.of_step(event.op, step)) else { continue };
+        let Some(times) = run.times(event.op) else { continue };
+        let collective = &run.program.collectives[id.index()];
+        let deep = match run.program.kind(event.op) {
+            OpKind::Collective(_) => 1,
+            _ => message_depth(run, &mut depth, event.op, id),
+        };
+        let stats = stats[id.index()].get_or_insert_with(|| CollectiveStats::new(id, collective, times.start));
+        stats.steps = stats.steps.max(deep);
+        stats.end = stats.end.max(times.end);
+        stats.sent += match run.program.kind(event.op) {
+            OpKind::Collective(_) => whole_sent(run, collective) * group_size(run, collective),
+            // A buffered message has an event at each end.
+            OpKind::Recv(channel) | OpKind::RecvReduce(channel) if run.program.channels[channel.index()].buffered => Bytes::ZERO,
+            _ => run.message_bytes(event.op),
+        };
+    }
+    stats.into_iter().flatten().collect()
+}
+
+/// What one member sends in a collective that runs as one op: a ring's closed form, 2(N-1)/N of the payload, as its cost is a ring's.
+#[must_use]
+pub fn whole_sent(run: &Run, collective: &Collective) -> Bytes {
+    let n = group_size(run, collective);
+    match collective.kind {
+        CollectiveKind::Barrier => Bytes::ZERO,
+        CollectiveKind::AllReduce => Bytes(collective.bytes.0.div_ceil(n) * (2 * (n - 1))),
+    }
+}
+
+/// The collective that `op` moves data for; `None` for all else. The pieces of an expanded one carry its number; a bare one is the only.
+#[must_use]
+pub fn collective_of(run: &Run, op: OpId) -> Option<CollectiveId> {
+    let id = match run.program.kind(op) {
+        OpKind::Collective(collective) => collective,
+        OpKind::Send(_) | OpKind::Recv(_) | OpKind::RecvReduce(_) => match super::kind::message(run, op)? {
+            Name::Piece(collective, _) => CollectiveId(collective),
+            Name::Chunk(_) => CollectiveId(0),
+            _ => return None,
+        },
+        OpKind::Run(_) | OpKind::Skipped(_) => return None,
+    };
+    let collective = run.program.collectives.get(id.index())?;
+    (collective.kind != CollectiveKind::Barrier).then_some(id)
+}
+
+/// How many messages of collective `id` stand one behind the other up to the message of `op`.
+fn message_depth(run: &Run, depth: &mut [u32], op: OpId, id: CollectiveId) -> u32 {
+    let ends = [Some(op), run.links.peer(op)];
+    let before = ends.into_iter().flatten().flat_map(|end| run.links.before(end).into_iter().chain(run.program.waits(end)));
+    let deepest = before.filter(|&on| collective_of(run, on) == Some(id)).map(|on| depth[on.index()]).max();
+    let deep = deepest.unwrap_or(0) + 1;
+    for end in ends.into_iter().flatten() {
+        depth[end.index()] = deep;
+    }
+    deep
+}
+
+fn group_size(run: &Run, collective: &Collective) -> u64 {
+    run.program.groups[collective.group.index()].ranks.len() as u64
+}
+
+impl CollectiveStats {
+    fn new(id: CollectiveId, collective: &Collective, start: Ticks) -> Self {
+        Self { collective: id, bytes: collective.bytes, steps: 0, sent: Bytes::ZERO, start, end: start }
+    }
+
+    /// Algorithm bandwidth in GB/s: payload over time. `None` where time is counted in slots, or none passed.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a report's number")]
+    pub fn algorithm_bandwidth(&self, clock: Clock) -> Option<f64> {
+        let time = self.end - self.start;
+        let measurable = clock == Clock::Nanoseconds && time > Ticks::ZERO;
+        measurable.then(|| self.bytes.0 as f64 / time.0 as f64)
+    }
+
+    /// Bus bandwidth in GB/s as nccl-tests defines it for all-reduce: algorithm bandwidth times 2(N-1)/N, comparable with a link's speed.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a number of ranks")]
+    pub fn bus_bandwidth(&self, run: &Run) -> Option<f64> {
+        let collective = &run.program.collectives[self.collective.index()];
+        let n = group_size(run, collective) as f64;
+        self.algorithm_bandwidth(run.trace.clock).map(|bandwidth| bandwidth * 2.0 * (n - 1.0) / n)
+    }
+}

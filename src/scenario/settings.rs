@@ -1,0 +1,86 @@
+//! Settings: the keys that concern a scenario, each with its present value. What a screen's knobs show.
+
+use super::keys::{KEYS, Key, Section, hardware};
+use super::problem::Problems;
+use super::reader;
+use super::value::Value;
+use super::written::Written;
+
+/// A key with its present value.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The key.
+    pub key: &'static Key,
+    /// Its value as behind `--set key=`; `None` if it is not written and means what [`Key::unwritten`] says.
+    pub value: Option<String>,
+}
+
+/// The settings of the scenario `text` with `overrides`, section by section: those of its task and its costs. The title, troubles and
+/// replaced numbers of a hardware table are left out.
+///
+/// # Errors
+/// All problems of the text and the overrides, as far as reading goes.
+pub fn settings(name: &str, text: &str, overrides: &[String]) -> Result<Vec<Setting>, Problems> {
+    let written = reader::read(name, text, overrides)?;
+    let present = |key: &'static Key| {
+        let value = written.value(key, 0).map(|value| shown(&value));
+        Setting { key, value }
+    };
+    Ok(KEYS.iter().copied().filter(|key| concerns(&written, key)).map(present).collect())
+}
+
+fn concerns(written: &Written, key: &Key) -> bool {
+    let is_collective = written.section(Section::Collective).is_some();
+    match key.section {
+        Section::Top | Section::Device | Section::Inside | Section::Between | Section::Trouble => false,
+        Section::Collective => is_collective,
+        Section::Hardware => is_of_costs(written, key),
+        Section::Numerics => true,
+        _ => !is_collective,
+    }
+}
+
+/// Unit costs count slots; a hardware table has nodes.
+fn is_of_costs(written: &Written, key: &Key) -> bool {
+    let is_unit = written.value(&hardware::COSTS, 0) == Some(Value::Text("unit".to_owned()));
+    match key.unit {
+        "slots" => is_unit,
+        _ => !is_unit || key.name == hardware::COSTS.name || key.name == hardware::MEMORY_GB.name,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Integer(integer) => integer.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Integers(list) => format!("{list:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str, overrides: &[&str], path: &str) -> Option<Option<String>> {
+        let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+        let settings = settings("test.toml", text, &overrides).expect("a scenario");
+        settings.into_iter().find(|setting| setting.key.path() == path).map(|setting| setting.value)
+    }
+
+    #[test]
+    fn a_setting_shows_what_is_written_or_what_that_means() {
+        let some = |text: &str| Some(Some(text.to_owned()));
+        let text = "[parallel]\npipeline = 4\n";
+        assert_eq!(value(text, &[], "parallel.pipeline"), some("4"));
+        assert_eq!(value(text, &["parallel.pipeline=8"], "parallel.pipeline"), some("8"));
+        assert_eq!(value(text, &[], "pipeline.schedule"), some("1f1b"));
+        assert_eq!(value(text, &[], "hardware.backward_weight"), some("1"));
+        assert_eq!(value(text, &[], "model.layers"), Some(None), "the preset's");
+        assert_eq!(value(text, &[], "collective.ranks"), None);
+        assert_eq!(value(text, &["hardware.costs=h100-nvlink"], "hardware.forward"), None);
+        assert_eq!(value("[collective]\nranks = 3\n", &[], "collective.ranks"), some("3"));
+        assert_eq!(value("[collective]\nranks = 3\n", &[], "pipeline.schedule"), None);
+    }
+}

@@ -1,0 +1,376 @@
+//! How much of any stretch of time each kind covers, at any zoom, without visiting the spans in it.
+//!
+//! Running totals at every 32nd span: the answer for a stretch is the difference of two totals, exact to the tick. Built
+//! once per run, off the screen's thread; a query costs one binary search and at most 31 additions. (A pyramid of buckets
+//! would answer as fast, but only roughly, and would have to know the zoom levels beforehand.)
+
+use super::axis::{Edge, Window};
+use crate::observe::Kind;
+use crate::observe::rows::{Row, Span};
+
+const STRIDE: usize = 32;
+const KINDS: usize = Kind::ALL.len();
+
+/// Ticks that each kind covers, and the free messages of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Ticks by kind, times the scale's columns when asked for columns.
+    pub ticks: [u64; KINDS],
+    /// Spans without duration, by kind.
+    pub instants: [u32; KINDS],
+}
+
+/// The totals of one row.
+#[derive(Clone, Debug, Default)]
+pub struct RowCoverage {
+    /// At place i: of the first i * STRIDE spans.
+    totals: Vec<Totals>,
+}
+
+/// The totals of a whole run.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// One for each row of the timeline.
+    pub rows: Vec<RowCoverage>,
+    /// How many compute streams are busy.
+    pub busy: Busy,
+    /// The kinds that occur, in the order of [`Kind::ALL`].
+    pub kinds: Vec<Kind>,
+}
+
+/// What one column of a row shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Spans that touch it.
+    pub spans: usize,
+    /// The kind it shows, if anything.
+    pub kind: Option<Kind>,
+    /// No kind prevails: `kind` is only the largest.
+    pub mixed: bool,
+}
+
+impl Coverage {
+    /// Of the timeline's rows, and of all compute rows together. Linear in the spans but for one sort of their ends.
+    #[must_use]
+    pub fn of<'a>(timeline: &[&'a Row], compute: impl Iterator<Item = &'a Row>) -> Self {
+        let rows: Vec<RowCoverage> = timeline.iter().map(|row| RowCoverage::of(row)).collect();
+        let occurs = |kind: &Kind| {
+            let place = *kind as usize;
+            rows.iter().filter_map(|row| row.totals.last()).any(|all| all.ticks[place] > 0 || all.instants[place] > 0)
+        };
+        Self { kinds: Kind::ALL.into_iter().filter(occurs).collect(), busy: Busy::of(compute), rows }
+    }
+}
+
+impl RowCoverage {
+    fn of(row: &Row) -> Self {
+        let mut sum = Totals::default();
+        let mut totals = vec![sum];
+        for chunk in row.spans.chunks(STRIDE) {
+            for span in chunk {
+                sum.add(span, u64::MAX);
+            }
+            totals.push(sum);
+        }
+        Self { totals }
+    }
+
+    /// What lies before `tick`, before which the first `started` spans start.
+    fn before(&self, spans: &[Span], started: usize, tick: u64) -> Totals {
+        let mut sum = self.totals.get(started / STRIDE).copied().unwrap_or_default();
+        for span in &spans[started / STRIDE * STRIDE..started] {
+            sum.add(span, tick);
+        }
+        // Only the last span that started can still run at `tick`; if it is the last of its stride it was added whole.
+        if started > 0 && started.is_multiple_of(STRIDE) {
+            sum.cut(&spans[started - 1], tick);
+        }
+        sum
+    }
+
+    /// What lies before `edge`, in parts of a tick; the first `started` spans start before it.
+    fn before_edge(&self, spans: &[Span], started: usize, edge: Edge, parts: u64) -> Totals {
+        if edge.part == 0 {
+            return self.before(spans, started, edge.tick).times(parts);
+        }
+        // Within one tick nothing changes, so that what covers it grows evenly.
+        let begun = spans[..started].iter().rev().take_while(|span| span.start.0 >= edge.tick).count();
+        let sum = self.before(spans, started - begun, edge.tick);
+        let here = self.before(spans, started, edge.tick + 1).since(&sum);
+        sum.times(parts).plus(&here, edge.part)
+    }
+
+    /// What each of the first `width` columns of `window` shows.
+    pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
+        let parts = window.scale.columns;
+        let first = window.edge(0);
+        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
+        (1..=width).map(move |column| {
+            let edge = window.edge(column);
+            let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
+            let touching = touching(spans, &left, &right);
+            let shown = if touching.len() <= FEW {
+                few(touching, left.edge, right.edge, window)
+            } else {
+                let within = right.totals(self, spans, parts).since(&left.totals(self, spans, parts));
+                many(touching.len(), &within, window.scale.ticks)
+            };
+            left = right;
+            shown
+        })
+    }
+}
+
+/// An edge between two columns of a row. The totals before it are worked out when they are asked for, and once.
+struct Border {
+    edge: Edge,
+    /// Spans that start before it.
+    started: usize,
+    before: Option<Totals>,
+}
+
+impl Border {
+    fn totals(&mut self, coverage: &RowCoverage, spans: &[Span], parts: u64) -> Totals {
+        *self.before.get_or_insert_with(|| coverage.before_edge(spans, self.started, self.edge, parts))
+    }
+}
+
+/// How many spans start before `tick`, if at least `from` do: looks near `from` first.
+fn gallop(spans: &[Span], from: usize, tick: u64) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while spans.get(low + step).is_some_and(|span| span.start.0 < tick) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step + 1).min(spans.len());
+    low + spans[low..high].partition_point(|span| span.start.0 < tick)
+}
+
+/// The spans that touch the stretch between two borders.
+fn touching<'a>(spans: &'a [Span], from: &Border, to: &Border) -> &'a [Span] {
+    let runs_on = |index: &usize| spans[*index].end.0 > from.edge.tick;
+    let first = from.started.checked_sub(1).filter(runs_on).unwrap_or(from.started);
+    &spans[first..to.started]
+}
+
+/// Up to so many spans in a column the column shows one of them; above, it shows what prevails.
+const FEW: usize = 2;
+
+/// A span shows if it fills half of the column or lies wholly inside it, so that no op vanishes; ops before gaps.
+fn few(touching: &[Span], from: Edge, to: Edge, window: &Window) -> Column {
+    let parts = window.scale.columns;
+    let at = |tick: u64| tick.saturating_mul(parts);
+    let (left, right) = (at(from.tick) + from.part, at(to.tick) + to.part);
+    let shows = |span: &&Span| {
+        let inside = at(span.start.0) >= left && at(span.end.0) <= right;
+        let fill = at(span.end.0).min(right).saturating_sub(at(span.start.0).max(left));
+        (inside || fill * 2 >= right - left).then_some((!span.kind.is_idle(), fill, span.kind))
+    };
+    let most = touching.iter().filter_map(|span| shows(&span)).max_by_key(|&(op, fill, _)| (op, fill));
+    Column { spans: touching.len(), kind: most.map(|(.., kind)| kind), mixed: false }
+}
+
+/// The kind that fills 60 % of the column, else a mixture. Where nothing computes a free message shows.
+fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
+    let ticks = |kind: Kind| within.ticks[kind as usize];
+    let instants = |kind: Kind| within.instants[kind as usize];
+    let most = |kinds: &[Kind]| kinds.iter().copied().filter(|&kind| ticks(kind) > 0).max_by_key(|&kind| ticks(kind));
+    let (ops, idle) = Kind::ALL.split_at(Kind::Waiting as usize);
+    let (op, any) = (most(ops), most(&Kind::ALL));
+    let prevails = any.is_some_and(|kind| u128::from(ticks(kind)) * 10 >= u128::from(column_ticks) * 6);
+    let messages = Kind::ALL.into_iter().filter(|&kind| instants(kind) > 0);
+    let (kind, mixed) = match (op, messages.clone().max_by_key(|&kind| instants(kind))) {
+        (None, Some(message)) => (Some(message), messages.count() > 1),
+        _ if prevails => (any, false),
+        (Some(_), _) => (op, true),
+        (None, None) => (most(idle), false),
+    };
+    Column { spans, kind, mixed }
+}
+
+impl Totals {
+    /// Adds the part of `span` that lies before `tick`.
+    fn add(&mut self, span: &Span, tick: u64) {
+        let kind = span.kind as usize;
+        self.ticks[kind] += span.end.0.min(tick) - span.start.0;
+        self.instants[kind] += u32::from(span.start.0 == span.end.0);
+    }
+
+    /// Takes away the part of `span` that lies after `tick`.
+    fn cut(&mut self, span: &Span, tick: u64) {
+        self.ticks[span.kind as usize] -= span.end.0.saturating_sub(tick);
+    }
+
+    fn times(mut self, factor: u64) -> Self {
+        for ticks in &mut self.ticks {
+            *ticks *= factor;
+        }
+        self
+    }
+
+    fn plus(mut self, more: &Self, times: u64) -> Self {
+        for (sum, more) in self.ticks.iter_mut().zip(more.ticks) {
+            *sum += more * times;
+        }
+        for (sum, more) in self.instants.iter_mut().zip(more.instants) {
+            *sum += more;
+        }
+        self
+    }
+
+    fn since(mut self, earlier: &Self) -> Self {
+        for (now, then) in self.ticks.iter_mut().zip(earlier.ticks) {
+            *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.instants.iter_mut().zip(earlier.instants) {
+            *now = now.saturating_sub(then);
+        }
+        self
+    }
+}
+
+/// How many compute streams are busy, as a running integral over time.
+#[derive(Clone, Debug, Default)]
+pub struct Busy {
+    /// At each moment at which it changes: (tick, busy ticks of all streams before it, streams busy from it on).
+    steps: Vec<(u64, u64, u32)>,
+    /// Compute streams.
+    pub streams: u32,
+}
+
+impl Busy {
+    fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let (mut changes, mut streams) = (Vec::new(), 0);
+        for row in rows {
+            streams += 1;
+            let ops = row.spans.iter().filter(|span| span.kind.is_compute() && !span.is_mark());
+            changes.extend(ops.flat_map(|span| [(span.start.0, true), (span.end.0, false)]));
+        }
+        changes.sort_unstable();
+        let mut steps: Vec<(u64, u64, u32)> = Vec::new();
+        let (mut tick, mut sum, mut busy) = (0, 0, 0_u32);
+        for (next, starts) in changes {
+            sum += (next - tick) * u64::from(busy);
+            tick = next;
+            busy = if starts { busy + 1 } else { busy - 1 };
+            match steps.last_mut() {
+                Some(last) if last.0 == tick => *last = (tick, sum, busy),
+                _ => steps.push((tick, sum, busy)),
+            }
+        }
+        Self { steps, streams }
+    }
+
+    /// Busy stream-ticks before `edge`, in parts of a tick.
+    fn before(&self, edge: Edge, parts: u64) -> u64 {
+        let started = self.steps.partition_point(|step| step.0 <= edge.tick);
+        let Some(&(tick, sum, busy)) = started.checked_sub(1).and_then(|last| self.steps.get(last)) else { return 0 };
+        sum * parts + ((edge.tick - tick) * parts + edge.part) * u64::from(busy)
+    }
+
+    /// The share of busy streams in each column, in tenths that stay below ten: 9 is (nearly) all.
+    pub fn tenths<'a>(&'a self, window: &'a Window, width: u16) -> impl Iterator<Item = u8> + 'a {
+        let parts = window.scale.columns;
+        (0..width).map(move |column| {
+            let busy = self.before(window.edge(column + 1), parts) - self.before(window.edge(column), parts);
+            let all = u64::from(self.streams.max(1)) * window.scale.ticks;
+            u8::try_from((busy * 9 + all / 2) / all).unwrap_or(9)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Ticks;
+    use crate::tui::axis::Scale;
+    use proptest::prelude::*;
+
+    fn row(spans: Vec<Span>) -> Row {
+        Row { spans, ops: Vec::new() }
+    }
+
+    /// Spans that do not overlap, of random kinds; some without duration.
+    fn spans() -> impl Strategy<Value = Vec<Span>> {
+        prop::collection::vec((0_u64..5, 0_u64..7, 0..KINDS), 0..150).prop_map(|pieces| {
+            let mut now = 0;
+            let place = |(index, (pause, length, kind)): (usize, (u64, u64, usize))| {
+                let start = now + pause;
+                now = start + length;
+                let event = u32::try_from(index).unwrap();
+                Span { event, ..span(start, now, Kind::ALL[kind]) }
+            };
+            pieces.into_iter().enumerate().map(place).collect()
+        })
+    }
+
+    /// The same by visiting every tick of every span.
+    fn sweep(spans: &[Span], from: u64, to: u64) -> Totals {
+        let mut totals = Totals::default();
+        for span in spans {
+            let covered = (span.start.0..span.end.0).filter(|tick| (from..to).contains(tick)).count();
+            totals.ticks[span.kind as usize] += covered as u64;
+            let here = span.start == span.end && (from..to).contains(&span.start.0);
+            totals.instants[span.kind as usize] += u32::from(here);
+        }
+        totals
+    }
+
+    proptest! {
+        #[test]
+        fn running_totals_equal_the_sweep(spans in spans(), start in 0_u64..400, ticks in 1_u64..90, columns in 1_u64..5) {
+            let row = row(spans);
+            let coverage = RowCoverage::of(&row);
+            let window = Window { start, scale: Scale { ticks, columns } };
+            for column in 0..6 {
+                let (from, to) = (window.edge(column), window.edge(column + 1));
+                let before = |edge: Edge| {
+                    let started = row.spans.partition_point(|span| span.start.0 < edge.ceiling());
+                    coverage.before_edge(&row.spans, started, edge, columns)
+                };
+                let within = before(to).since(&before(from));
+                prop_assert!(within.ticks.iter().sum::<u64>() <= ticks, "no more than the column");
+                if (from.part, to.part) == (0, 0) {
+                    let swept = sweep(&row.spans, from.tick, to.tick);
+                    prop_assert_eq!(within.ticks, swept.ticks.map(|sum| sum * columns));
+                    prop_assert_eq!(within.instants, swept.instants);
+                }
+            }
+        }
+
+        #[test]
+        fn busy_streams_equal_the_sweep(rows in prop::collection::vec(spans(), 1..4), at in 0_u64..300) {
+            let rows: Vec<Row> = rows.into_iter().map(row).collect();
+            let ops = |row: &Row| row.spans.iter().filter(|span| span.kind.is_compute()).copied().collect::<Vec<_>>();
+            let expected: u64 = rows.iter().map(|row| sweep(&ops(row), 0, at).ticks.iter().sum::<u64>()).sum();
+            prop_assert_eq!(Busy::of(rows.iter()).before(Edge { tick: at, part: 0 }, 1), expected);
+        }
+    }
+
+    fn span(start: u64, end: u64, kind: Kind) -> Span {
+        Span { start: Ticks(start), end: Ticks(end), kind, event: 0, first: 0, count: 1 }
+    }
+
+    #[test]
+    fn a_column_shows_what_prevails() {
+        use Kind::{Backward, Bubble, Forward, SendActivation, SendGradient, Waiting};
+        let check = |spans: &[Span], expected: (Option<Kind>, bool)| {
+            let row = row(spans.to_vec());
+            let window = Window { start: 10, scale: Scale { ticks: 10, columns: 1 } };
+            let shown = RowCoverage::of(&row).columns(&row.spans, &window, 1).next().unwrap();
+            assert_eq!((shown.kind, shown.mixed), expected, "{spans:?}");
+        };
+        check(&[], (None, false));
+        check(&[span(0, 30, Forward)], (Some(Forward), false));
+        check(&[span(0, 14, Forward)], (None, false));
+        check(&[span(0, 15, Forward), span(15, 30, Backward)], (Some(Backward), false));
+        check(&[span(0, 16, Forward), span(16, 30, Backward)], (Some(Forward), false));
+        check(&[span(0, 12, Forward), span(12, 30, Bubble)], (Some(Bubble), false));
+        check(&[span(12, 13, Forward), span(13, 30, Bubble)], (Some(Forward), false));
+        check(&[span(0, 14, Waiting), span(14, 14, SendGradient)], (Some(SendGradient), false));
+        check(&[span(9, 11, Forward), span(11, 18, Backward), span(18, 21, Forward)], (Some(Backward), false));
+        check(&[span(9, 14, Forward), span(14, 16, Bubble), span(16, 21, Backward)], (Some(Backward), true));
+        let crossing = [span(9, 14, Waiting), span(14, 14, SendGradient), span(15, 15, SendActivation)];
+        check(&crossing, (Some(SendGradient), true));
+    }
+}

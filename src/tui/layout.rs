@@ -1,0 +1,269 @@
+//! Where everything stands: from the view and the terminal's size to rectangles. Pure, so that keys and drawing agree.
+
+use ratatui::layout::Rect;
+
+use super::data::RunData;
+use super::model::{Model, Pane, View};
+use super::panels::timeline;
+use crate::teach;
+
+/// The smallest terminal on which something useful can be shown: columns, rows.
+pub const SMALLEST: (u16, u16) = (60, 18);
+
+/// How much fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Below 60x18: one line that says so.
+    TooSmall,
+    /// From 60x18: one pane at a time.
+    Tiny,
+    /// From 80x24: panes under each other, separated by rules.
+    Small,
+    /// From 100x30: as small, with more room.
+    Medium,
+    /// From 120x36: the lesson beside the picture.
+    Large,
+    /// From 160x48.
+    Larger,
+    /// From 200x60.
+    Wide,
+}
+
+impl Class {
+    /// The class of a terminal of `size`.
+    #[must_use]
+    pub fn of((width, height): (u16, u16)) -> Self {
+        const FROM: [(u16, u16, Class); 6] = [
+            (200, 60, Class::Wide),
+            (160, 48, Class::Larger),
+            (120, 36, Class::Large),
+            (100, 30, Class::Medium),
+            (80, 24, Class::Small),
+            (SMALLEST.0, SMALLEST.1, Class::Tiny),
+        ];
+        let fits = |class: &&(u16, u16, Class)| width >= class.0 && height >= class.1;
+        FROM.iter().find(fits).map_or(Self::TooSmall, |class| class.2)
+    }
+}
+
+/// A pane and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The pane.
+    pub pane: Pane,
+    /// Its rectangle, frame included.
+    pub area: Rect,
+    /// A rule above instead of a frame around it.
+    pub ruled: bool,
+}
+
+/// The whole screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// How much fits.
+    pub class: Class,
+    /// The first line.
+    pub title: Rect,
+    /// The views' names; without height where there is no room.
+    pub tabs: Rect,
+    /// The panes, in the order of the Tab key.
+    pub panes: Vec<Placed>,
+    /// Where in the run, and the scrubber: one or two lines.
+    pub transport: Rect,
+    /// The message line; without height on small screens, where the keys' line gives way to a message.
+    pub message: Rect,
+    /// The keys' line.
+    pub keys: Rect,
+}
+
+impl Layout {
+    /// The layout of the model's view on the model's terminal.
+    #[must_use]
+    pub fn of(model: &Model) -> Self {
+        let class = Class::of(model.size);
+        let mut rest = Cut(Rect::new(0, 0, model.size.0, model.size.1));
+        let in_run = model.view != View::Lessons;
+        let large = class >= Class::Large;
+        let title = rest.top(1);
+        let tabs = rest.top(u16::from(in_run && class >= Class::Small));
+        let keys = rest.bottom(1);
+        let message = rest.bottom(u16::from(large));
+        let transport = rest.bottom(if in_run { 1 + u16::from(large) } else { 0 });
+        let panes = panes(model, class, rest.0);
+        Self { class, title, tabs, panes, transport, message, keys }
+    }
+
+    /// The pane that has the focus.
+    #[must_use]
+    pub fn focused(&self, model: &Model) -> Option<Placed> {
+        let place = model.focus[model.view as usize];
+        self.panes.get(place).or(self.panes.first()).copied()
+    }
+
+    /// The columns of the time axis, at least 1.
+    #[must_use]
+    pub fn axis_width(&self, data: &RunData) -> u16 {
+        let timeline = self.panes.iter().find(|placed| placed.pane == Pane::Timeline);
+        timeline.map_or(1, |placed| timeline::axis_width(data, placed.inside().width)).max(1)
+    }
+
+    /// The rows of the timeline's lanes, at least 1.
+    #[must_use]
+    pub fn lane_count(&self) -> usize {
+        let timeline = self.panes.iter().find(|placed| placed.pane == Pane::Timeline);
+        timeline.map_or(1, |placed| timeline::lane_count(placed.inside().height)).max(1)
+    }
+}
+
+impl Placed {
+    /// The rectangle within the frame, or below the rule.
+    #[must_use]
+    pub fn inside(&self) -> Rect {
+        let Rect { x, y, width, height } = self.area;
+        if self.ruled {
+            Rect::new(x + u16::from(width > 0), y + u16::from(height > 0), width.saturating_sub(2), height.saturating_sub(1))
+        } else {
+            Rect::new(x + u16::from(width > 0), y + u16::from(height > 0), width.saturating_sub(2), height.saturating_sub(2))
+        }
+    }
+}
+
+/// All panes of the view; one alone if it is maximised or nothing else fits. The focused pane keeps its place in the list.
+fn panes(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
+    let all = match model.view {
+        View::Lessons => lessons(class, body),
+        View::Lesson if class >= Class::Large => lesson_beside_picture(model, class, body),
+        View::Lesson => lesson_below_picture(model, body),
+        View::Timeline => timeline_alone(body),
+        View::Debugger => vec![framed(Pane::Debugger, body)],
+        View::Links => vec![framed(Pane::Links, body)],
+        View::Memory => vec![framed(Pane::Memory, body)],
+        View::Metrics => vec![framed(Pane::Metrics, body)],
+        View::Waits => vec![framed(Pane::Waits, body)],
+    };
+    if !(model.maximised || class <= Class::Tiny) {
+        return all;
+    }
+    // Zero-size panes keep their places, so that Tab goes round as before.
+    let place = model.focus[model.view as usize].min(all.len().saturating_sub(1));
+    let alone = |(index, placed): (usize, Placed)| {
+        let area = if index == place { body } else { Rect::new(body.x, body.y, 0, 0) };
+        Placed { area, ruled: false, ..placed }
+    };
+    all.into_iter().enumerate().map(alone).collect()
+}
+
+fn lessons(class: Class, body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    let list = if class >= Class::Large { rest.left(body.width * 9 / 20) } else { rest.top(body.height * 3 / 5) };
+    vec![framed(Pane::Lessons, list), framed(Pane::About, rest.0)]
+}
+
+/// The lesson's column never grows beyond 52; below the timeline stand the small panes. What a page shows in place of the timeline takes
+/// all the room beside the text.
+fn lesson_beside_picture(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    let text = framed(Pane::Text, rest.left(if class >= Class::Larger { 52 } else { 42 }));
+    let shown = shown_beside(model);
+    if shown != Pane::Timeline {
+        return vec![text, framed(shown, rest.0)];
+    }
+    let wanted = timeline::wanted_height(model.run.data.rows.len());
+    let timeline = rest.top(wanted.saturating_add(2).min(body.height.saturating_sub(10)).max(body.height / 2));
+    let held = rest.left(rest.0.width / 2 + 2);
+    vec![text, framed(Pane::Timeline, timeline), framed(Pane::Held, held), framed(Pane::Selected, rest.0)]
+}
+
+fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    let shown = shown_beside(model);
+    if shown != Pane::Timeline {
+        let above = rest.top(body.height / 2);
+        return vec![ruled(shown, above), ruled(Pane::Text, rest.0)];
+    }
+    let data = &model.run.data;
+    let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height / 2));
+    let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
+    let held = if data.in_flight.is_empty() { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
+    let held = rest.top(held);
+    vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
+}
+
+/// What the page of the lesson shows beside its text.
+fn shown_beside(model: &Model) -> Pane {
+    match model.lesson.page().map(|page| page.view).unwrap_or_default() {
+        teach::View::Timeline => Pane::Timeline,
+        teach::View::Debug => Pane::Debugger,
+        teach::View::Links => Pane::Links,
+        teach::View::Memory => Pane::Memory,
+        teach::View::Metrics => Pane::Metrics,
+        teach::View::Waits => Pane::Waits,
+    }
+}
+
+fn timeline_alone(body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    let selected = rest.bottom(if body.height >= 24 { 9 } else { 6 });
+    vec![framed(Pane::Timeline, rest.0), framed(Pane::Selected, selected)]
+}
+
+fn framed(pane: Pane, area: Rect) -> Placed {
+    Placed { pane, area, ruled: false }
+}
+
+fn ruled(pane: Pane, area: Rect) -> Placed {
+    Placed { pane, area, ruled: true }
+}
+
+/// A rectangle from whose sides pieces are cut off; a piece never exceeds what is left.
+struct Cut(Rect);
+
+impl Cut {
+    fn top(&mut self, height: u16) -> Rect {
+        let height = height.min(self.0.height);
+        let piece = Rect { height, ..self.0 };
+        self.0 = Rect { y: self.0.y + height, height: self.0.height - height, ..self.0 };
+        piece
+    }
+
+    fn bottom(&mut self, height: u16) -> Rect {
+        let height = height.min(self.0.height);
+        self.0.height -= height;
+        Rect { y: self.0.y + self.0.height, height, ..self.0 }
+    }
+
+    fn left(&mut self, width: u16) -> Rect {
+        let width = width.min(self.0.width);
+        let piece = Rect { width, ..self.0 };
+        self.0 = Rect { x: self.0.x + width, width: self.0.width - width, ..self.0 };
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_their_class() {
+        let check = |size, expected| assert_eq!(Class::of(size), expected, "{size:?}");
+        check((59, 18), Class::TooSmall);
+        check((60, 17), Class::TooSmall);
+        check((60, 18), Class::Tiny);
+        check((79, 60), Class::Tiny);
+        check((80, 24), Class::Small);
+        check((119, 36), Class::Medium);
+        check((120, 36), Class::Large);
+        check((199, 60), Class::Larger);
+        check((300, 100), Class::Wide);
+    }
+
+    #[test]
+    fn cutting_never_exceeds_the_rectangle() {
+        let mut rest = Cut(Rect::new(2, 3, 10, 5));
+        assert_eq!(rest.top(2), Rect::new(2, 3, 10, 2));
+        assert_eq!(rest.left(4), Rect::new(2, 5, 4, 3));
+        assert_eq!(rest.bottom(9), Rect::new(6, 5, 6, 3));
+        assert_eq!(rest.0, Rect::new(6, 5, 6, 0));
+    }
+}

@@ -1,0 +1,469 @@
+//! The screen's state as plain data: what is shown, where the learner stands, what is open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::base::{OpId, Rank, Ticks};
+use crate::observe::rows::Span;
+use crate::teach::lesson::SCENARIO;
+use crate::teach::{Lesson, Library, Origin, Page};
+
+use super::axis::Window;
+use super::data::{Position, RowId, RunData, Values};
+use super::glyphs::Tier;
+use super::theme::Theme;
+
+/// A whole screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The list of lessons: the start.
+    Lessons,
+    /// The lesson beside the picture.
+    Lesson,
+    /// The timeline alone.
+    Timeline,
+    /// The ranks' programs.
+    Debugger,
+    /// Links and collectives.
+    Links,
+    /// Memory over time.
+    Memory,
+    /// Where the time goes.
+    Metrics,
+    /// Who waits for whom.
+    Waits,
+}
+
+/// A part of a view that can have the focus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pane {
+    /// The list of lessons.
+    Lessons,
+    /// What the selected lesson is about.
+    About,
+    /// The lesson's text.
+    Text,
+    /// Rows of spans over time.
+    Timeline,
+    /// Micro-batches held by each rank over time.
+    Held,
+    /// What is under the cursor.
+    Selected,
+    /// The ranks' programs.
+    Debugger,
+    /// Links and collectives.
+    Links,
+    /// Memory over time.
+    Memory,
+    /// Where the time goes.
+    Metrics,
+    /// Who waits for whom.
+    Waits,
+}
+
+/// Everything the screen knows.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The terminal's size: columns, rows.
+    pub size: (u16, u16),
+    /// Colours.
+    pub theme: Theme,
+    /// Glyphs.
+    pub tier: Tier,
+    /// Something changed since the last frame.
+    pub dirty: bool,
+    /// The view.
+    pub view: View,
+    /// The place of the pane that has the focus, for each view.
+    pub focus: [usize; 8],
+    /// Lines scrolled away from the top of the view's own panel, for each view.
+    pub scroll: [usize; 8],
+    /// One pane alone.
+    pub maximised: bool,
+    /// The lessons to choose from.
+    pub shelf: Shelf,
+    /// The lesson that is open.
+    pub lesson: LessonModel,
+    /// What is to be run: the scenario with its knobs as the learner has turned them.
+    pub setup: Setup,
+    /// The run that is shown.
+    pub run: RunModel,
+    /// The run that was asked for and has not come yet.
+    pub asked: Option<Asked>,
+    /// Runs that were asked for so far: the number of the last one.
+    pub requests: u64,
+    /// What the focus rank's buffers hold where the learner stands, once the session has answered.
+    pub values: Option<Arc<Values>>,
+    /// The values that were asked for last.
+    pub looked: Option<Look>,
+    /// Where in the run.
+    pub now: Position,
+    /// Playing, and how fast.
+    pub player: Player,
+    /// What of the timeline is shown.
+    pub timeline: TimelineModel,
+    /// Events at which a continued run stops.
+    pub breaks: BTreeSet<usize>,
+    /// Places to come back to, by letter.
+    pub marks: BTreeMap<char, (Position, Cursor)>,
+    /// What lies over the view.
+    pub overlay: Overlay,
+    /// The first key of two.
+    pub prefix: Option<Prefix>,
+    /// The last text that was searched for.
+    pub sought: String,
+    /// One line for the learner.
+    pub message: String,
+}
+
+/// The list of lessons.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    /// The lessons, and those that could not be read.
+    pub library: Arc<Library>,
+    /// The selected one; behind the lessons come the broken ones.
+    pub selected: usize,
+}
+
+/// The open lesson.
+#[derive(Clone, Debug)]
+pub struct LessonModel {
+    /// The lesson; without pages where a scenario of the learner's own is open.
+    pub lesson: Arc<Lesson>,
+    /// The page that is shown.
+    pub page: usize,
+    /// The first line of the page that is shown.
+    pub scroll: usize,
+    /// How many of a page's actions were taken, by page.
+    pub done: BTreeMap<usize, usize>,
+}
+
+/// A scenario with its changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Its file's name, for problems.
+    pub name: String,
+    /// Its TOML.
+    pub text: Arc<str>,
+    /// What was changed: (key, value) as behind `--set`.
+    pub changes: Vec<(String, String)>,
+}
+
+/// The run that is shown.
+#[derive(Clone, Debug)]
+pub struct RunModel {
+    /// The run.
+    pub data: Arc<RunData>,
+    /// Its request's number.
+    pub number: u64,
+    /// What was run.
+    pub setup: Setup,
+}
+
+/// A run that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number.
+    pub number: u64,
+    /// Where to stand in it.
+    pub landing: Landing,
+}
+
+/// Where to stand in a new run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// Where the page of the lesson says, otherwise at the start.
+    Page,
+    /// As near as possible to where the learner stood.
+    Keep,
+    /// At the start.
+    Start,
+}
+
+/// Which values: of which run, where, of which rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The run's number.
+    pub number: u64,
+    /// Events that have happened.
+    pub event: usize,
+    /// The rank.
+    pub rank: Rank,
+}
+
+/// Playing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Player {
+    /// Whether it plays.
+    pub on: bool,
+    /// The speed as a power of two: 0 is one, -1 a half.
+    pub speed: i8,
+    /// Parts of a tick that were played but not yet shown, in millionths.
+    pub rest: u64,
+}
+
+/// A place in the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// A place in [`RunData::rows`].
+    pub row: usize,
+    /// A tick.
+    pub time: u64,
+}
+
+/// What of the timeline is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimelineModel {
+    /// The cursor: its row is the focus rank.
+    pub cursor: Cursor,
+    /// The shown stretch; none: the whole run.
+    pub window: Option<Window>,
+    /// The first shown row.
+    pub first_row: usize,
+}
+
+/// What lies over the view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Overlay {
+    /// Nothing.
+    #[default]
+    None,
+    /// The keys.
+    Help {
+        /// Only lines with this text.
+        filter: String,
+        /// The first shown line.
+        scroll: usize,
+    },
+    /// A command by its name.
+    Palette {
+        /// What was typed.
+        text: String,
+        /// The chosen one of the matching commands.
+        selected: usize,
+    },
+    /// Searching.
+    Find {
+        /// What was typed.
+        text: String,
+    },
+    /// The scenario's knobs.
+    Knobs {
+        /// The chosen knob.
+        selected: usize,
+        /// What is wrong with the last turn; empty if nothing is.
+        problem: String,
+    },
+    /// What is wrong with a scenario.
+    Problem {
+        /// Its problems, as the command line prints them.
+        text: String,
+    },
+    /// Why the op under the cursor had to wait.
+    Why {
+        /// Sentences, from the op to the cause.
+        text: String,
+        /// The first shown line.
+        scroll: usize,
+    },
+    /// The breakpoints.
+    Breaks {
+        /// The chosen one.
+        selected: usize,
+    },
+    /// The formats to export to.
+    Export {
+        /// The chosen one.
+        selected: usize,
+    },
+}
+
+/// The first key of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// The second key chooses a command from the table.
+    Table(char),
+    /// The second key names a mark to set.
+    SetMark,
+    /// The second key names a mark to go to.
+    GoToMark,
+}
+
+/// The formats a run can be exported to.
+pub const EXPORT_FORMATS: [(&str, &str); 5] = [
+    ("svg", "the picture, for a page"),
+    ("perfetto", "a trace for ui.perfetto.dev"),
+    ("json", "the run as one document"),
+    ("text", "the picture in plain characters"),
+    ("csv", "one line per op"),
+];
+
+impl View {
+    /// The views of a run in the order of their keys.
+    pub const OF_A_RUN: [Self; 7] =
+        [Self::Lesson, Self::Timeline, Self::Debugger, Self::Links, Self::Memory, Self::Metrics, Self::Waits];
+
+    /// The view's name, and its name where there is little room.
+    #[must_use]
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Lessons => ("Lessons", "Les"),
+            Self::Lesson => ("Lesson", "Les"),
+            Self::Timeline => ("Time", "Tim"),
+            Self::Debugger => ("Debug", "Dbg"),
+            Self::Links => ("Links", "Lnk"),
+            Self::Memory => ("Memory", "Mem"),
+            Self::Metrics => ("Metrics", "Met"),
+            Self::Waits => ("Waits", "Wai"),
+        }
+    }
+}
+
+impl Model {
+    /// The list of lessons on a terminal of `size`, nothing opened yet.
+    #[must_use]
+    pub fn new(size: (u16, u16), theme: Theme, tier: Tier, library: Library) -> Self {
+        Self {
+            size,
+            theme,
+            tier,
+            dirty: true,
+            view: View::Lessons,
+            focus: [0; 8],
+            scroll: [0; 8],
+            maximised: false,
+            shelf: Shelf { library: Arc::new(library), selected: 0 },
+            lesson: LessonModel::of(Arc::new(no_lesson())),
+            setup: Setup::default(),
+            run: RunModel { data: Arc::new(RunData::empty()), number: 0, setup: Setup::default() },
+            asked: None,
+            requests: 0,
+            values: None,
+            looked: None,
+            now: Position::default(),
+            player: Player { on: false, speed: 0, rest: 0 },
+            timeline: TimelineModel::default(),
+            breaks: BTreeSet::new(),
+            marks: BTreeMap::new(),
+            overlay: Overlay::None,
+            prefix: None,
+            sought: String::new(),
+            message: String::new(),
+        }
+    }
+
+    /// Tells the learner something, in one line.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.message = text.into();
+    }
+
+    /// Whether time passes on the screen.
+    #[must_use]
+    pub fn playing(&self) -> bool {
+        self.player.on
+    }
+
+    /// The row under the cursor.
+    #[must_use]
+    pub fn cursor_row(&self) -> Option<RowId> {
+        self.run.data.rows.get(self.timeline.cursor.row).copied()
+    }
+
+    /// The span under the cursor, with its place in the row.
+    #[must_use]
+    pub fn cursor_span(&self) -> Option<(usize, &Span)> {
+        let row = self.run.data.row(self.cursor_row()?);
+        let place = row.place_at(Ticks(self.timeline.cursor.time))?;
+        Some((place, &row.spans[place]))
+    }
+
+    /// The op under the cursor; where nothing runs, the op that waits.
+    #[must_use]
+    pub fn cursor_op(&self) -> Option<OpId> {
+        let (_, span) = self.cursor_span()?;
+        Some(self.run.data.op_of(self.cursor_row()?, span))
+    }
+
+    /// The rank that `n` steps: the one under the cursor.
+    #[must_use]
+    pub fn focus_rank(&self) -> Rank {
+        self.cursor_row().map_or(Rank(0), |row| row.rank)
+    }
+}
+
+impl LessonModel {
+    /// A lesson at its first page.
+    #[must_use]
+    pub fn of(lesson: Arc<Lesson>) -> Self {
+        Self { lesson, page: 0, scroll: 0, done: BTreeMap::new() }
+    }
+
+    /// The page that is shown.
+    #[must_use]
+    pub fn page(&self) -> Option<&Page> {
+        self.lesson.pages.get(self.page)
+    }
+
+    /// How many of the page's actions were taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.done.get(&self.page).copied().unwrap_or(0)
+    }
+
+    /// Its number and title: `11  1F1B`.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        if self.lesson.number == 0 { self.lesson.title.clone() } else { format!("{}  {}", self.lesson.number, self.lesson.title) }
+    }
+}
+
+impl Setup {
+    /// The scenario `name` of `lesson`, unchanged.
+    #[must_use]
+    pub fn of(lesson: &Lesson, name: &str) -> Self {
+        let text = lesson.scenario(name).map_or("", |scenario| scenario.text.as_str());
+        Self { name: name.to_owned(), text: text.into(), changes: Vec::new() }
+    }
+
+    /// The same with `key` set to `value`.
+    #[must_use]
+    pub fn with(&self, key: &str, value: &str) -> Self {
+        let mut changed = self.clone();
+        match changed.changes.iter_mut().find(|change| change.0 == key) {
+            Some(change) => value.clone_into(&mut change.1),
+            None => changed.changes.push((key.to_owned(), value.to_owned())),
+        }
+        changed
+    }
+
+    /// The changes as behind `--set`.
+    #[must_use]
+    pub fn overrides(&self) -> Vec<String> {
+        self.changes.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+}
+
+/// What is open before anything is.
+fn no_lesson() -> Lesson {
+    own_lesson("", "")
+}
+
+/// A lesson without pages, for a scenario of the learner's own.
+#[must_use]
+pub fn own_lesson(title: &str, text: &str) -> Lesson {
+    let scenario = crate::teach::ScenarioText { name: SCENARIO.to_owned(), text: text.to_owned() };
+    Lesson {
+        name: title.to_owned(),
+        origin: Origin::Shipped,
+        number: 0,
+        title: title.to_owned(),
+        module: String::new(),
+        minutes: 0,
+        goal: String::new(),
+        view: crate::teach::View::default(),
+        knobs: Vec::new(),
+        sources: Vec::new(),
+        pages: Vec::new(),
+        scenarios: vec![scenario],
+    }
+}

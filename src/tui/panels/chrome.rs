@@ -1,0 +1,235 @@
+//! The lines around the panes: title, tabs, transport, scrubber, message, keys.
+
+use crate::base::units::Ticks;
+use super::facts;
+use crate::tui::commands::{self, Binding, Command};
+use crate::tui::keys::Key;
+use crate::tui::layout::{Class, Layout};
+use crate::tui::model::{Model, Pane, View};
+use crate::tui::pen::{Pen, width_of};
+use crate::tui::theme::Role;
+use crate::tui::update::timeline::window;
+
+/// The first line: where the learner is; what the run is.
+pub fn title(model: &Model, pen: &mut Pen<'_>) {
+    let x = pen.say(1, 0, "ranklab", Role::Strong);
+    let x = pen.say(x, 0, " | ", Role::Quiet);
+    if model.view == View::Lessons {
+        let x = pen.say(x, 0, "Learn, see, break and debug distributed training", Role::Text);
+        let lessons = format!("{} lessons", model.shelf.library.lessons().len());
+        return pen.say_right(x + 2, 0, 1, &lessons, Role::Quiet);
+    }
+    let x = pen.say(x, 0, &model.lesson.heading(), Role::Text);
+    let mut facts = facts::facts(&model.run.data);
+    if model.asked.is_some() && model.run.number > 0 {
+        facts.insert(0, "[RUNNING]".to_owned());
+    }
+    // What does not fit goes from the right: the clock's badge is the last to leave.
+    while !facts.is_empty() && x + 2 + width_of(&facts.join("  ")) + 1 > pen.width() {
+        facts.pop();
+    }
+    pen.say_right(x + 2, 0, 1, &facts.join("  "), Role::Quiet);
+}
+
+/// The views and their keys, the present one in brackets.
+pub fn tabs(model: &Model, class: Class, pen: &mut Pen<'_>) {
+    let mut x = 1;
+    for (index, view) in View::OF_A_RUN.into_iter().enumerate() {
+        let (long, short) = view.names();
+        let key = index + 1;
+        let name = if class >= Class::Large { format!("{key} {long}") } else { format!("{key}{short}") };
+        if view == model.view {
+            x = pen.say(x, 0, &format!("[{name}]"), Role::Strong);
+        } else {
+            x = pen.say(x, 0, &format!(" {name} "), Role::Quiet);
+        }
+    }
+    let hints = if class >= Class::Large {
+        hint_line([Command::Palette, Command::Find, Command::Help])
+    } else {
+        hint_line([Command::Help])
+    };
+    pen.say_right(x + 2, 0, 1, &hints, Role::Quiet);
+}
+
+fn hint_line<const N: usize>(commands: [Command; N]) -> String {
+    let hint = |command| {
+        let binding = commands::binding(command);
+        format!("{} {}", binding.shown_key(), binding.hint)
+    };
+    commands.map(hint).join("  ")
+}
+
+/// Where in the run: state, event, time; then the scrubber, on a line of its own where there is room.
+pub fn transport(model: &Model, pen: &mut Pen<'_>) {
+    let data = &model.run.data;
+    let (sign, state) = state(model);
+    let two_lines = pen.height() > 1;
+    let x = pen.say(1, 0, &format!("{sign} {state}"), Role::Strong);
+    let time = data.clock().show(model.now.time);
+    let events = format!("{}/{}", model.now.event, data.events());
+    if two_lines {
+        let speed = speed_text(model.player.speed);
+        let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
+        let width = Layout::of(model).axis_width(data);
+        pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        let mut line = pen.part(ratatui::layout::Rect::new(0, 1, pen.width(), 1));
+        scrubber(model, 1, &mut line);
+    } else {
+        let x = pen.say(x, 0, &format!(" ev {events} t={time}"), Role::Text);
+        scrubber(model, x + 2, pen);
+    }
+}
+
+fn state(model: &Model) -> (&'static str, &'static str) {
+    let at_the_end = model.now.event == model.run.data.events();
+    match (model.playing(), model.now.event) {
+        (true, _) => (">>", "PLAYING"),
+        (false, 0) => ("|>", "START"),
+        (false, _) if at_the_end => ("[]", "END"),
+        (false, _) => ("|>", "PAUSED"),
+    }
+}
+
+fn speed_text(speed: i8) -> String {
+    if speed < 0 { format!("1/{}", 1_u32 << speed.unsigned_abs().min(16)) } else { (1_u32 << speed.min(16)).to_string() }
+}
+
+fn next_stop(model: &Model) -> String {
+    let next = model.breaks.range(model.now.event + 1..).next();
+    next.map_or_else(String::new, |&event| {
+        let time = model.run.data.clock().show(model.run.data.position(event).time);
+        format!("   next stop: breakpoint on event {event} (t={time})")
+    })
+}
+
+/// The run as one line: breakpoints, alerts, now.
+fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
+    let data = &model.run.data;
+    let end = data.clock().show(data.end());
+    let x = pen.say(from, 0, "0 ", Role::Quiet);
+    let right = pen.width().saturating_sub(width_of(&end) + 3);
+    if right < x + 8 {
+        return;
+    }
+    let bar = pen.tier.bar();
+    let quiet = pen.theme.style(Role::Quiet);
+    pen.put(x, 0, bar, quiet);
+    for column in x + 1..right {
+        pen.put(column, 0, pen.tier.axis(false), quiet);
+    }
+    pen.put(right, 0, bar, quiet);
+    pen.say(right + 2, 0, &end, Role::Quiet);
+    let place = |time: Ticks| x + 1 + share(time.0, data.end().0, right - x - 2);
+    let mark = pen.theme.style(Role::Mark);
+    for &event in &model.breaks {
+        pen.put(place(data.position(event).time), 0, '*', mark);
+    }
+    pen.put(place(model.now.time), 0, pen.tier.playhead(), mark);
+}
+
+/// `part` of `whole` in `columns` columns.
+fn share(part: u64, whole: u64, columns: u16) -> u16 {
+    let column = u128::from(part.min(whole)) * u128::from(columns) / u128::from(whole.max(1));
+    u16::try_from(column).unwrap_or(columns)
+}
+
+/// The message to the learner.
+pub fn message(model: &Model, pen: &mut Pen<'_>) {
+    pen.say(1, 0, &model.message, Role::Text);
+}
+
+/// The keys that fit, those of the focused pane first; on a screen without a message line a message takes their place.
+pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
+    if layout.message.height == 0 && !model.message.is_empty() {
+        return message(model, pen);
+    }
+    let [help, [back, mut out]] = [Command::Help, Command::Back].map(|command| item(commands::binding(command)));
+    if model.view == View::Lessons {
+        "quit".clone_into(&mut out);
+    }
+    let last = [help, [back, out]];
+    let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
+    let pane = layout.focused(model).map(|placed| placed.pane);
+    let mut x = 1;
+    for &command in footer(model.view, pane) {
+        let [key, word] = item(commands::binding(command));
+        if x + width_of(&key) + 1 + width_of(&word) + 2 + reserved > pen.width() {
+            continue;
+        }
+        x = key_and_word(pen, x, &key, &word);
+    }
+    for [key, word] in last {
+        x = key_and_word(pen, x, &key, &word);
+    }
+}
+
+fn key_and_word(pen: &mut Pen<'_>, x: u16, key: &str, word: &str) -> u16 {
+    let x = pen.say(x, 0, key, Role::Strong);
+    pen.say(x + 1, 0, word, Role::Quiet) + 2
+}
+
+/// A command's key, or its pair's keys, and its word: `n/N`, `step`.
+fn item(binding: &Binding) -> [String; 2] {
+    let mut keys = binding.shown_key().to_owned();
+    if let Some((other, _)) = binding.pair {
+        let other = commands::binding(other).shown_key();
+        let short = |key: &str| Key::parse(key).is_some_and(|_| key.chars().count() == 1);
+        if short(&keys) && short(other) {
+            keys = format!("{keys}/{other}");
+        }
+    }
+    [keys, binding.hint.to_owned()]
+}
+
+/// What is worth a place in the keys' line, the most useful first.
+fn footer(view: View, pane: Option<Pane>) -> &'static [Command] {
+    match (view, pane) {
+        (View::Lessons, _) => &[Command::Down, Command::Open, Command::Theme],
+        (_, Some(Pane::Text)) => &[
+            Command::NextPage,
+            Command::Open,
+            Command::Play,
+            Command::NextOp,
+            Command::NextEvent,
+            Command::Knobs,
+            Command::NextPane,
+            Command::Maximise,
+            Command::Continue,
+            Command::Copy,
+        ],
+        _ => &[
+            Command::Play,
+            Command::NextOp,
+            Command::NextEvent,
+            Command::Continue,
+            Command::Break,
+            Command::ZoomIn,
+            Command::NextInLane,
+            Command::Knobs,
+            Command::NextPage,
+            Command::Maximise,
+            Command::Export,
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_stays_within_its_columns() {
+        let check = |part, whole, columns, expected| assert_eq!(share(part, whole, columns), expected);
+        check(0, 33, 66, 0);
+        check(33, 33, 66, 66);
+        check(99, 33, 66, 66);
+        check(11, 33, 66, 22);
+        check(5, 0, 66, 0);
+    }
+
+    #[test]
+    fn speeds_are_powers_of_two() {
+        assert_eq!(["1/8", "1/2", "1", "4"], [-3, -1, 0, 2].map(speed_text).each_ref().map(String::as_str));
+    }
+}

@@ -1,0 +1,92 @@
+//! What is known of a run at a glance: facts for the title line, a sentence for the message line.
+
+use crate::base::units::short_number;
+use crate::observe::{Report, VerdictKind};
+use crate::program::trace::Outcome;
+use crate::tui::data::RunData;
+
+/// Short facts, the most important first.
+#[must_use]
+pub fn facts(data: &RunData) -> Vec<String> {
+    if data.ranks() == 0 {
+        return Vec::new();
+    }
+    let mut facts = vec!["[MODEL clock]".to_owned(), ranks(data)];
+    let outcome = &data.record.trace.outcome;
+    if *outcome == Outcome::Completed {
+        facts.push(data.clock().show(data.metrics.makespan));
+    }
+    facts.push(judgement(data));
+    facts.retain(|fact| !fact.is_empty());
+    facts
+}
+
+/// How the run ended, with its first numbers.
+#[must_use]
+pub fn sentence(data: &RunData) -> String {
+    let report = &data.report;
+    let mut parts = vec![ending(data)];
+    if data.record.trace.outcome == Outcome::Completed {
+        parts.push(format!("first step {}", data.clock().show(data.metrics.makespan)));
+        if let Some(ratio) = report.bubble.ratio {
+            parts.push(format!("bubble {} of the time, {} of the work", percent(report.bubble.fraction), percent(ratio)));
+        }
+    }
+    parts.extend(loss(report));
+    parts.join("; ")
+}
+
+fn ranks(data: &RunData) -> String {
+    if data.ranks() == 1 { "1 rank".to_owned() } else { format!("{} ranks", data.ranks()) }
+}
+
+/// The outcome if it is a bad one, otherwise the verdict.
+fn judgement(data: &RunData) -> String {
+    match (&data.record.trace.outcome, data.report.verdict.kind) {
+        (Outcome::Deadlocked(_), _) => "DEADLOCK".to_owned(),
+        (Outcome::OutOfMemory { rank, .. }, _) => format!("OUT OF MEMORY on {rank}"),
+        (Outcome::Completed, VerdictKind::Equal) => "= one device".to_owned(),
+        (Outcome::Completed, VerdictKind::ExpectedDrift) => "~ one device".to_owned(),
+        (Outcome::Completed, VerdictKind::Wrong) => "WRONG NUMBERS".to_owned(),
+        (Outcome::Completed, VerdictKind::None) => "shapes only".to_owned(),
+    }
+}
+
+fn ending(data: &RunData) -> String {
+    let verdict = &data.report.verdict;
+    let drift = verdict.max_abs_diff.unwrap_or(0.0);
+    match (&data.record.trace.outcome, verdict.kind) {
+        (Outcome::Deadlocked(graph), _) => match graph.cycles.first() {
+            Some(cycle) => {
+                let ranks: Vec<String> = cycle.iter().map(|(rank, _)| rank.to_string()).collect();
+                format!("deadlock: {} wait for each other", ranks.join(" and "))
+            }
+            None => "deadlock: nothing can move".to_owned(),
+        },
+        (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
+            format!("out of memory: {rank} would hold {needed} of {limit}")
+        }
+        (Outcome::Completed, VerdictKind::Equal) => "completed, bit for bit as one device".to_owned(),
+        (Outcome::Completed, VerdictKind::ExpectedDrift) => {
+            format!("completed, within rounding of one device ({drift:.1e})")
+        }
+        (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
+            Some(first) => {
+                format!("wrong: {} of r{} first differs, step {}, at `{}`", first.tensor, first.rank, first.step, first.op)
+            }
+            None => "wrong numbers".to_owned(),
+        },
+        (Outcome::Completed, VerdictKind::None) => "completed, shapes only".to_owned(),
+    }
+}
+
+fn loss(report: &Report) -> Option<String> {
+    let (first, last) = (report.loss.first()?, report.loss.last()?);
+    Some(if report.loss.len() == 1 { format!("loss {first:.4}") } else { format!("loss {first:.4} to {last:.4}") })
+}
+
+/// `27.3 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{} %", short_number((share * 1000.0).round() / 10.0))
+}

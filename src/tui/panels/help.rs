@@ -1,0 +1,103 @@
+//! The help page: every key from the command table in two columns, then the glyphs. It filters by text or key.
+
+use ratatui::layout::Rect;
+
+use super::popup::centred;
+use crate::observe::Kind;
+use crate::tui::commands::{self, Binding, Group, TABLE};
+use crate::tui::model::Model;
+use crate::tui::pen::Pen;
+use crate::tui::theme::Role;
+
+enum Line {
+    Blank,
+    Heading(&'static str),
+    Keys(String, &'static str),
+}
+
+/// The page from line `scroll` on, with only the lines that contain `filter`.
+pub fn draw(model: &Model, filter: &str, scroll: usize, pen: &mut Pen<'_>) {
+    let (width, height) = (pen.width().saturating_sub(4).min(110), pen.height().saturating_sub(2));
+    let mut panel = centred(pen, width, height);
+    let mut inside = panel.framed(&format!("Help  type to filter: {filter}_   Up and Down scroll, Esc closes"), true);
+    let legend = 3;
+    let body = inside.height().saturating_sub(legend);
+    let lines = lines(model, filter);
+    let columns = if inside.width() >= 100 && filter.is_empty() { 2 } else { 1 };
+    let column_width = inside.width() / columns;
+    let parts = if columns == 2 { lines.split_at(middle(&lines)) } else { (lines.as_slice(), [].as_slice()) };
+    let scroll = scroll.min(parts.0.len().max(parts.1.len()).saturating_sub(usize::from(body)));
+    for (column, part) in (0..).zip([parts.0, parts.1]) {
+        let mut place = inside.part(Rect::new(column * column_width, 0, column_width, body));
+        for (y, line) in (0..body).zip(part.iter().skip(scroll)) {
+            draw_line(line, y, &mut place);
+        }
+    }
+    glyphs(&mut inside.part(Rect::new(0, body, width, legend)));
+}
+
+/// The beginning of the group that is nearest to the middle.
+fn middle(lines: &[Line]) -> usize {
+    let headings = (1..lines.len()).filter(|&place| matches!(lines[place], Line::Heading(_)));
+    headings.min_by_key(|&place| place.abs_diff(lines.len().div_ceil(2))).unwrap_or(lines.len())
+}
+
+fn draw_line(line: &Line, y: u16, pen: &mut Pen<'_>) {
+    match line {
+        Line::Blank => {}
+        Line::Heading(title) => _ = pen.say(1, y, title, Role::Strong),
+        Line::Keys(keys, help) => {
+            pen.say(3, y, keys, Role::Strong);
+            pen.say(15, y, help, Role::Text);
+        }
+    }
+}
+
+/// Groups with their lines; a pair of commands is one line.
+fn lines(model: &Model, filter: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for group in Group::ALL {
+        let entries = TABLE.iter().filter(|binding| binding.group == group && binding.exists_in(model.view));
+        let entries: Vec<Line> = entries.filter_map(|binding| entry(binding, filter)).collect();
+        if !entries.is_empty() {
+            if !lines.is_empty() {
+                lines.push(Line::Blank);
+            }
+            lines.push(Line::Heading(group.title()));
+            lines.extend(entries);
+        }
+    }
+    lines
+}
+
+fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
+    let is_second = TABLE.iter().any(|first| first.pair.is_some_and(|(other, _)| other == line.command));
+    if is_second || line.keys.is_empty() {
+        return None;
+    }
+    let (keys, help) = match line.pair {
+        Some((other, help)) => (format!("{}  {}", line.shown_key(), commands::binding(other).shown_key()), help),
+        None => (line.keys.join("  "), line.help),
+    };
+    let matches = |text: &str| text.to_lowercase().contains(&filter.to_lowercase());
+    (matches(&keys) || matches(help) || matches(line.name)).then_some(Line::Keys(keys, help))
+}
+
+fn glyphs(pen: &mut Pen<'_>) {
+    let kinds = [
+        [Kind::Forward, Kind::Backward, Kind::BackwardWeight, Kind::Recompute, Kind::Optimizer, Kind::Collective].as_slice(),
+        [Kind::SendActivation, Kind::SendGradient, Kind::Transfer, Kind::Waiting, Kind::Bubble].as_slice(),
+    ];
+    pen.say(1, 1, "GLYPHS", Role::Strong);
+    for (y, row) in (1..).zip(kinds) {
+        let mut x = 9;
+        for &kind in row {
+            pen.put(x, y, pen.tier.fill(kind), pen.theme.stroke(kind));
+            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+        }
+        if y == 2 {
+            pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
+            pen.say(x + 2, y, "several", Role::Quiet);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Links: who sends what to whom, and what each collective moved.
+
+use crate::tui::data::{PanelView, RunData};
+use crate::tui::pen::Pen;
+
+/// Draws it at the position of `view`.
+pub fn draw(_data: &RunData, _view: &PanelView, _pen: &mut Pen<'_>) {}

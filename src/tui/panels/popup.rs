@@ -1,0 +1,191 @@
+//! What lies over the view: a framed box with one line a choice.
+
+use ratatui::layout::Rect;
+
+use crate::program::head::head;
+use crate::tui::commands::{self, Command};
+use crate::tui::knobs::{Knob, knobs};
+use crate::tui::lesson::{plain_line, text_lines};
+use crate::tui::model::{EXPORT_FORMATS, Model, Overlay, Prefix};
+use crate::tui::pen::{Pen, width_of};
+use crate::tui::theme::Role;
+use crate::tui::update::overlay::matches;
+
+/// Draws whatever is open.
+pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+    match &model.overlay {
+        Overlay::None => prefix(model, pen),
+        Overlay::Help { filter, scroll } => super::help::draw(model, filter, *scroll, pen),
+        Overlay::Palette { text, selected } => palette(model, text, *selected, pen),
+        Overlay::Find { text } => line(&format!("/{text}_"), "find a rank, an op, a text: Enter finds, Esc ends", pen),
+        Overlay::Knobs { selected, problem } => turn(model, *selected, problem, pen),
+        Overlay::Why { text, scroll } => why(text, *scroll, pen),
+        Overlay::Problem { text } => problem(text, pen),
+        Overlay::Breaks { selected } => breaks(model, *selected, pen),
+        Overlay::Export { selected } => export(*selected, pen),
+    }
+}
+
+/// A box of `width` x `height` in the middle, or as much as there is.
+pub fn centred<'a>(pen: &'a mut Pen<'_>, width: u16, height: u16) -> Pen<'a> {
+    let (width, height) = (width.min(pen.width()), height.min(pen.height()));
+    let (x, y) = ((pen.width() - width) / 2, (pen.height() - height) / 2);
+    let mut inside = pen.part(Rect::new(x, y, width, height));
+    inside.clear();
+    inside
+}
+
+/// One line at the bottom, where the eyes are when a text is typed.
+fn line(typed: &str, hint: &str, pen: &mut Pen<'_>) {
+    let last = pen.height().saturating_sub(1);
+    let mut line = pen.part(Rect::new(0, last, pen.width(), 1));
+    line.clear();
+    let x = line.say(1, 0, typed, Role::Strong);
+    line.say_right(x + 2, 0, 1, hint, Role::Quiet);
+}
+
+/// The second keys of a prefix, above the keys' line.
+fn prefix(model: &Model, pen: &mut Pen<'_>) {
+    match model.prefix {
+        None => {}
+        Some(Prefix::SetMark) => line("m _", "a letter names the mark", pen),
+        Some(Prefix::GoToMark) => {
+            let known: String = model.marks.keys().collect();
+            line("' _", &format!("marks: {known}"), pen);
+        }
+        Some(Prefix::Table(first)) => {
+            let rows: Vec<(&str, &str)> = commands::behind(model.view, first).map(|(key, binding)| (key, binding.help)).collect();
+            let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(2);
+            let bottom = pen.height().saturating_sub(1);
+            let area = Rect::new(1, bottom.saturating_sub(height), 44.min(pen.width().saturating_sub(1)), height);
+            let mut panel = pen.part(area);
+            panel.clear();
+            let mut inside = panel.framed(&format!("{first} then"), true);
+            for (y, (key, help)) in (0..).zip(rows) {
+                inside.say(1, y, key, Role::Strong);
+                inside.say(4, y, help, Role::Text);
+            }
+        }
+    }
+}
+
+fn palette(model: &Model, text: &str, selected: usize, pen: &mut Pen<'_>) {
+    let matching = matches(model);
+    line(&format!(":{text}_"), "Enter runs, Up and Down choose, Esc closes", pen);
+    let rows = pen.height().saturating_sub(3).min(12);
+    let height = rows.min(u16::try_from(matching.len()).unwrap_or(u16::MAX)) + 2;
+    let bottom = pen.height().saturating_sub(1);
+    let mut panel = pen.part(Rect::new(1, bottom.saturating_sub(height), 78.min(pen.width().saturating_sub(2)), height));
+    panel.clear();
+    let mut inside = panel.framed("Commands", true);
+    let first = (selected + 1).saturating_sub(usize::from(inside.height()));
+    for (y, (place, binding)) in (0..inside.height()).zip(matching.iter().enumerate().skip(first)) {
+        choice(&mut inside, y, place == selected, &[(1, binding.name), (20, binding.shown_key()), (28, binding.help)]);
+    }
+}
+
+/// A line of columns (x, text); the chosen one is marked and reversed.
+fn choice(pen: &mut Pen<'_>, y: u16, chosen: bool, columns: &[(u16, &str)]) {
+    pen.say(0, y, if chosen { ">" } else { " " }, Role::Text);
+    for &(x, text) in columns {
+        pen.say(x, y, text, Role::Text);
+    }
+    if chosen {
+        pen.restyle(0, y, pen.width(), pen.theme.style(Role::Selected));
+    }
+}
+
+/// A knob a line: what it is, its value, what else it may be; below, what the chosen one means, or what is wrong with its value.
+fn turn(model: &Model, selected: usize, problem: &str, pen: &mut Pen<'_>) {
+    let knobs = knobs(model);
+    let problem: Vec<&str> = problem.lines().collect();
+    let below = u16::try_from(problem.len().clamp(1, 12)).unwrap_or(1) + 3;
+    let lines = u16::try_from(knobs.len()).unwrap_or(u16::MAX).saturating_add(below + 2);
+    let height = lines.min(pen.height().saturating_sub(2));
+    let mut panel = centred(pen, 92, height);
+    let mut inside = panel.framed("Knobs  Left and Right turn, Bksp puts all back, Esc closes", true);
+    let bottom = inside.height().saturating_sub(below);
+    let first = (selected + 1).saturating_sub(usize::from(bottom));
+    for (y, (place, knob)) in (0..bottom).zip(knobs.iter().enumerate().skip(first)) {
+        knob_line(model, knob, place == selected, y, &mut inside);
+    }
+    let Some(knob) = knobs.get(selected) else { return };
+    let mut y = bottom + 1;
+    let about = format!("{}  ({})", knob.key.meaning, knob.key.allowed());
+    inside.say(1, y, &about, Role::Quiet);
+    for line in problem {
+        y += 1;
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+fn knob_line(model: &Model, knob: &Knob, chosen: bool, y: u16, pen: &mut Pen<'_>) {
+    let path = knob.key.path();
+    let changed = model.setup.changes.iter().any(|change| change.0 == path);
+    let arrow = |up| if knob.turned(up).is_some() { if up { '>' } else { '<' } } else { ' ' };
+    let shown = format!("{} {} {}", arrow(false), knob.shown(), arrow(true));
+    let others: Vec<&str> = knob.choices.iter().map(String::as_str).filter(|other| *other != knob.shown()).collect();
+    let others = others.join(" ");
+    let column = 51.max(32 + width_of(&shown) + 2);
+    let marks = if changed { "*" } else { "" };
+    choice(pen, y, chosen, &[(1, marks), (3, &path), (32, &shown), (column, &others)]);
+    if !chosen && !knob.of_lesson {
+        pen.restyle(3, y, 28, pen.theme.style(Role::Quiet));
+    }
+}
+
+/// Sentences from an op to the cause of its wait.
+fn why(text: &str, scroll: usize, pen: &mut Pen<'_>) {
+    let width = pen.width().saturating_sub(4).min(100);
+    let lines: Vec<String> = text.lines().flat_map(|line| hanging(line, width.saturating_sub(4))).collect();
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(pen.height().saturating_sub(2));
+    let mut panel = centred(pen, width, height);
+    let mut inside = panel.framed("Why  Up and Down scroll, Esc closes", true);
+    let last = lines.len().saturating_sub(usize::from(inside.height()));
+    for (y, line) in (0..inside.height()).zip(lines.iter().skip(scroll.min(last))) {
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+/// What is wrong with a scenario, as it is printed on the command line: not broken into other lines.
+fn problem(text: &str, pen: &mut Pen<'_>) {
+    let height = u16::try_from(text.lines().count()).unwrap_or(u16::MAX).saturating_add(2);
+    let mut panel = centred(pen, 96, height.min(pen.height().saturating_sub(2)));
+    let mut inside = panel.framed("This cannot be run  Esc closes", true);
+    for (y, line) in (0..inside.height()).zip(text.lines()) {
+        inside.say(1, y, line, Role::Text);
+    }
+}
+
+/// A sentence in lines, the later ones indented.
+fn hanging(sentence: &str, width: u16) -> Vec<String> {
+    let lines = text_lines(sentence, width.saturating_sub(2), Role::Text);
+    let indented = |(place, line): (usize, String)| if place == 0 { line } else { format!("  {line}") };
+    lines.iter().map(|line| plain_line(line)).enumerate().map(indented).collect()
+}
+
+fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
+    let lines = u16::try_from(model.breaks.len()).unwrap_or(u16::MAX).max(1);
+    let mut panel = centred(pen, 60, lines.saturating_add(4));
+    let mut inside = panel.framed("Breakpoints  Enter goes there", true);
+    if model.breaks.is_empty() {
+        let key = commands::binding(Command::Break).shown_key();
+        inside.say(1, 0, &format!("none; {key} sets one on the op under the cursor"), Role::Quiet);
+    }
+    let data = &model.run.data;
+    for (y, (place, &event)) in (0..inside.height()).zip(model.breaks.iter().enumerate()) {
+        let op = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)).map(|event| event.op);
+        let op = op.map(|op| format!("{} {}", data.program().rank_of(op), head(data.program(), op)));
+        let time = data.clock().show(data.position(event).time);
+        let text = [format!("event {event}"), format!("t={time}"), op.unwrap_or_default()];
+        choice(&mut inside, y, place == selected, &[(2, &text[0]), (16, &text[1]), (28, &text[2])]);
+    }
+}
+
+fn export(selected: usize, pen: &mut Pen<'_>) {
+    let mut panel = centred(pen, 56, 7);
+    let mut inside = panel.framed("Export  Enter writes a new file here", true);
+    for (y, (place, (format, what))) in (0..).zip(EXPORT_FORMATS.iter().enumerate()) {
+        choice(&mut inside, y, place == selected, &[(2, format), (14, what)]);
+    }
+}

@@ -1,0 +1,182 @@
+//! The worker: makes runs, reads values and writes files on a thread of its own. Whatever goes wrong there becomes a message.
+
+use std::any::Any;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use super::super::data::RunData;
+use super::super::model::{Look, Setup};
+use super::super::update::{Effect, Message};
+use super::values::values;
+use crate::base::Bytes;
+use crate::lab::{self, Lab};
+use crate::scenario::{Scenario, merged};
+
+/// Makes runs and remembers the last one.
+#[derive(Default)]
+pub struct Worker {
+    lab: Lab,
+    run: Option<(u64, lab::Run)>,
+    /// What this machine has: real values that need more are refused before anything is allocated. `None`: unknown.
+    memory: Option<Bytes>,
+}
+
+/// Starts the worker's thread. It ends when the other end of the returned channel does.
+#[must_use]
+pub fn start(memory: Option<Bytes>, messages: Sender<Message>) -> Sender<Effect> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || work(memory, &receiver, &messages));
+    sender
+}
+
+fn work(memory: Option<Bytes>, effects: &Receiver<Effect>, messages: &Sender<Message>) {
+    let mut worker = Worker::new(memory);
+    while let Ok(first) = effects.recv() {
+        for effect in wanted(std::iter::once(first).chain(effects.try_iter()).collect()) {
+            if let Some(message) = worker.answer(effect)
+                && messages.send(message).is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Without the runs and looks that a later one has made pointless.
+fn wanted(effects: Vec<Effect>) -> Vec<Effect> {
+    let is_run = |effect: &Effect| matches!(effect, Effect::Run { .. });
+    let is_look = |effect: &Effect| matches!(effect, Effect::Look(_));
+    let last_run = effects.iter().rposition(is_run);
+    let last_look = effects.iter().rposition(is_look);
+    let keep = |(place, effect): (usize, Effect)| {
+        let late = if is_run(&effect) { last_run } else { last_look };
+        (!(is_run(&effect) || is_look(&effect)) || Some(place) == late).then_some(effect)
+    };
+    effects.into_iter().enumerate().filter_map(keep).collect()
+}
+
+impl Worker {
+    /// A worker that has run nothing yet.
+    #[must_use]
+    pub fn new(memory: Option<Bytes>) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
+    /// Does what is asked, and says what came of it. A panic is an answer, too; after it the worker starts afresh.
+    pub fn answer(&mut self, effect: Effect) -> Option<Message> {
+        let number = if let Effect::Run { number, .. } = &effect { Some(*number) } else { None };
+        catch_unwind(AssertUnwindSafe(|| self.perform(effect))).unwrap_or_else(|panic| {
+            *self = Self::new(self.memory);
+            let text = format!("the lab failed on this, which is a fault of ranklab: {}", words(&*panic));
+            Some(number.map_or_else(|| Message::Say(text.clone()), |number| Message::Ran(number, Err(text.clone()))))
+        })
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Message> {
+        match effect {
+            Effect::Run { number, setup } => Some(Message::Ran(number, self.run(number, &setup))),
+            Effect::Look(look) => self.look(look),
+            Effect::Export { format } => Some(Message::Say(self.export(&format))),
+            Effect::Save { file, setup } => Some(Message::Say(save(&file, &setup))),
+            Effect::CrashLab => panic!("asked to, by the command `crash-lab`"),
+            Effect::Copy { .. } | Effect::Redraw | Effect::Suspend | Effect::Quit { .. } => None,
+        }
+    }
+
+    fn run(&mut self, number: u64, setup: &Setup) -> Result<Arc<RunData>, String> {
+        let scenario = Scenario::parse(&setup.name, &setup.text, &setup.overrides());
+        let scenario = scenario.map_err(|problems| problems.render(false, WIDTH))?;
+        if let Some(memory) = self.memory {
+            scenario.fits(&setup.name, memory).map_err(|problems| problems.render(false, WIDTH))?;
+        }
+        let run = self.lab.run(&scenario).map_err(|error| error.to_string())?;
+        let data = Arc::new(RunData::new(&run));
+        self.run = Some((number, run));
+        Some(data).ok_or_else(String::new)
+    }
+
+    fn look(&mut self, look: Look) -> Option<Message> {
+        let (_, run) = self.run.as_mut().filter(|(number, _)| *number == look.number)?;
+        match run.session.seek(look.event).and_then(|()| values(&run.session, look)) {
+            Ok(values) => Some(Message::Values(look, Arc::new(values))),
+            Err(error) => Some(Message::Say(format!("a kernel failed: {error}"))),
+        }
+    }
+
+    fn export(&self, format: &str) -> String {
+        match &self.run {
+            Some(_) => format!("this version cannot export {format} from the screen"),
+            None => "there is no run to export".to_owned(),
+        }
+    }
+}
+
+/// Columns of a problem's text.
+const WIDTH: usize = 88;
+
+fn save(file: &str, setup: &Setup) -> String {
+    match merged(&setup.name, &setup.text, &setup.overrides()) {
+        Ok(text) => write_new(file, &text),
+        Err(problems) => problems.render(false, WIDTH),
+    }
+}
+
+/// Writes a file that does not exist yet, and says where it is.
+fn write_new(file: &str, text: &str) -> String {
+    let written = OpenOptions::new().write(true).create_new(true).open(file).and_then(|mut out| out.write_all(text.as_bytes()));
+    match written {
+        Ok(()) => format!("wrote {file}"),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => format!("{file} exists, and is left as it is"),
+        Err(error) => format!("cannot write {file}: {error}"),
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(text: &str) -> Setup {
+        Setup { name: "test.toml".to_owned(), text: text.into(), changes: Vec::new() }
+    }
+
+    #[test]
+    fn a_panic_is_an_answer_and_the_next_run_works() {
+        let mut worker = Worker::new(None);
+        let Some(Message::Say(text)) = worker.answer(Effect::CrashLab) else { panic!("an answer") };
+        assert!(text.contains("crash-lab"), "{text}");
+        let run = Effect::Run { number: 7, setup: setup("[collective]\nranks = 3\nbytes = 12\n") };
+        assert!(matches!(worker.answer(run), Some(Message::Ran(7, Ok(data))) if data.ranks() == 3));
+    }
+
+    #[test]
+    fn problems_and_too_large_models_are_answers() {
+        let mut worker = Worker::new(Some(Bytes(1 << 20)));
+        let mut check = |text: &str, expected: &str| {
+            let Some(Message::Ran(1, Err(problem))) = worker.answer(Effect::Run { number: 1, setup: setup(text) }) else {
+                panic!("a problem with {text}")
+            };
+            assert!(problem.contains(expected), "{problem}");
+        };
+        check("[parallel]\npipeline = 0\n", "too small");
+        check("[model]\npreset = \"gpt2\"\n", "real values would take");
+        check("[[trouble]]\nkind = \"skip-op\"\nop = \"0F999\"\n[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n", "no op");
+    }
+
+    #[test]
+    fn of_many_requests_only_the_last_of_a_kind_is_answered() {
+        let look = |event| Effect::Look(Look { number: 1, event, rank: crate::base::Rank(0) });
+        let run = |number| Effect::Run { number, setup: Setup::default() };
+        let kept = wanted(vec![run(1), look(1), run(2), Effect::CrashLab, look(2)]);
+        assert_eq!(kept, [run(2), Effect::CrashLab, look(2)]);
+    }
+}

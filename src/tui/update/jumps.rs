@@ -1,0 +1,140 @@
+//! Jumps: the cursor goes to the next bubble, wait, alert, op of the critical path, or to the peak of a rank's memory.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::Effect;
+use super::timeline::keep_in_view;
+use crate::base::{OpId, Ticks};
+use crate::observe::Kind;
+use crate::observe::kind::label;
+use crate::observe::why::Step;
+use crate::program::OpKind;
+use crate::program::trace::Outcome;
+use crate::tui::commands::Command;
+use crate::tui::data::RunData;
+use crate::tui::model::Model;
+
+/// Runs a command of this file and breaks; goes on if it is another's.
+pub fn execute(model: &mut Model, command: Command) -> ControlFlow<Option<Effect>> {
+    match command {
+        Command::GoToBubble => next_gap(model, |kind| matches!(kind, Kind::Bubble | Kind::ExposedCommunication)),
+        Command::GoToWait => next_gap(model, |kind| kind == Kind::Waiting),
+        Command::GoToAlert => next_alert(model),
+        Command::GoToCritical => next_critical(model),
+        Command::GoToPeak => peak(model),
+        _ => return ControlFlow::Continue(()),
+    }
+    keep_in_view(model);
+    ControlFlow::Break(None)
+}
+
+/// To the next gap of a kind, in this lane after the cursor, then in the lanes below, round to this one.
+fn next_gap(model: &mut Model, wanted: fn(Kind) -> bool) {
+    let data = Arc::clone(&model.run.data);
+    let cursor = model.timeline.cursor;
+    let first_after = |row: usize, after: Option<u64>| {
+        let spans = &data.row(data.rows[row]).spans;
+        let from = after.map_or(0, |after| spans.partition_point(|span| span.start.0 <= after));
+        spans[from..].iter().find(|span| wanted(span.kind)).map(|span| (row, span.start))
+    };
+    let rows = data.rows.len();
+    let here = (cursor.row < rows).then(|| first_after(cursor.row, Some(cursor.time))).flatten();
+    let mut others = (cursor.row + 1..rows).chain(0..(cursor.row + 1).min(rows));
+    match here.or_else(|| others.find_map(|row| first_after(row, None))) {
+        Some(place) => {
+            go(model, place);
+            describe_gap(model, &data);
+        }
+        None => model.say("there is none in this run"),
+    }
+}
+
+fn describe_gap(model: &mut Model, data: &RunData) {
+    let (Some((_, span)), Some(op)) = (model.cursor_span(), model.cursor_op()) else { return };
+    let length = data.clock().show(span.end - span.start);
+    let kind = span.kind.name();
+    let run = data.run();
+    let why = run.cause(op).map(|wait| Step { op, wait, until: None }.sentence(&run)).unwrap_or_default();
+    model.say(format!("{kind} of {length}: {why}"));
+}
+
+/// To the next op that something is wrong with, round and round.
+fn next_alert(model: &mut Model) {
+    let data = Arc::clone(&model.run.data);
+    let mut alerts: Vec<(Ticks, usize, String)> = alerts(&data);
+    alerts.sort();
+    let here = (Ticks(model.timeline.cursor.time), model.timeline.cursor.row);
+    let next = alerts.iter().find(|alert| (alert.0, alert.1) > here).or(alerts.first());
+    match next {
+        Some((time, row, what)) => {
+            go(model, (*row, *time));
+            model.say(what.clone());
+        }
+        None => model.say("nothing is wrong in this run"),
+    }
+}
+
+/// What is wrong, with its place: skipped ops, the first wrong number, what a deadlock or a full card stopped.
+fn alerts(data: &RunData) -> Vec<(Ticks, usize, String)> {
+    let run = data.run();
+    let program = data.program();
+    let skipped = program.all().filter(|&op| matches!(program.kind(op), OpKind::Skipped(_)));
+    let mut ops: Vec<(OpId, String)> = skipped.map(|op| (op, format!("{} was taken out", named(data, op)))).collect();
+    match &data.record.trace.outcome {
+        Outcome::Deadlocked(graph) => {
+            let edge = |edge: &crate::program::trace::WaitEdge| (edge.op, crate::observe::why::edge_sentence(&run, edge));
+            ops.extend(graph.edges.iter().map(edge));
+        }
+        Outcome::OutOfMemory { op: Some(op), needed, limit, .. } => {
+            ops.push((*op, format!("{} needs {needed} of {limit}", named(data, *op))));
+        }
+        _ => {}
+    }
+    ops.extend(data.first_difference.map(|op| (op, format!("first wrong result: {}", named(data, op)))));
+    let placed = |(op, what): (OpId, String)| data.place_of(op).map(|(row, time)| (time, row, what));
+    ops.into_iter().filter_map(placed).collect()
+}
+
+fn named(data: &RunData, op: OpId) -> String {
+    format!("{} {}", data.program().rank_of(op), crate::program::head::head(data.program(), op))
+}
+
+/// To the next op of the critical path, in time; from its end round to its start.
+fn next_critical(model: &mut Model) {
+    let data = Arc::clone(&model.run.data);
+    let here = Ticks(model.timeline.cursor.time);
+    let places = || data.critical.ops.iter().filter_map(|&op| Some((op, data.place_of(op)?)));
+    let run = data.run();
+    let lasts = |op: OpId| run.times(op).is_some_and(|times| times.end > times.start);
+    let next = places().find(|(op, (_, time))| *time > here && lasts(*op)).or_else(|| places().find(|(op, _)| lasts(*op)));
+    match next {
+        Some((op, place)) => {
+            go(model, place);
+            let rank = data.program().rank_of(op);
+            model.say(format!("critical path: {rank} {}", label(&run, op)));
+        }
+        None => model.say("this run has no critical path"),
+    }
+}
+
+/// To the op that makes the focus rank hold the most.
+fn peak(model: &mut Model) {
+    let data = Arc::clone(&model.run.data);
+    let rank = model.focus_rank();
+    let Some(account) = data.ledger.ranks.get(rank.index()) else { return };
+    let peak = account.peak();
+    let total = peak.total();
+    match peak.op.and_then(|op| Some((op, data.place_of(op)?))) {
+        Some((op, place)) => {
+            go(model, place);
+            model.say(format!("{rank} holds the most, {total}, from the start of {} on", label(&data.run(), op)));
+        }
+        None => model.say(format!("{rank} holds the most, {total}, from the start of the run on")),
+    }
+}
+
+fn go(model: &mut Model, (row, time): (usize, Ticks)) {
+    model.timeline.cursor.row = row;
+    model.timeline.cursor.time = time.0;
+}

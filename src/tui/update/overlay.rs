@@ -1,0 +1,237 @@
+//! What lies over the view: help, palette, search, knobs, lists. Keys go there first; Esc closes.
+
+use std::sync::Arc;
+
+use super::{Effect, execute, runs};
+use crate::base::{OpId, Ticks};
+use crate::observe::kind::label;
+use crate::observe::rows::Span;
+use crate::observe::why::chain;
+use crate::program::head::head;
+use crate::tui::commands::{Binding, Command, TABLE};
+use crate::tui::keys::{Key, Name};
+use crate::tui::knobs::knobs;
+use crate::tui::layout::Layout;
+use crate::tui::model::{Cursor, EXPORT_FORMATS, Model, Overlay, Pane};
+use crate::tui::update::{run, timeline};
+
+/// Opens what a command stands for.
+pub fn open(model: &mut Model, command: Command) {
+    let overlay = match command {
+        Command::Help => Overlay::Help { filter: String::new(), scroll: 0 },
+        Command::Palette => Overlay::Palette { text: String::new(), selected: 0 },
+        Command::Find => Overlay::Find { text: String::new() },
+        Command::ListBreaks => Overlay::Breaks { selected: 0 },
+        Command::Export => Overlay::Export { selected: 0 },
+        Command::Knobs => Overlay::Knobs { selected: 0, problem: String::new() },
+        Command::Why => why(model),
+        _ => Overlay::None,
+    };
+    model.overlay = overlay;
+}
+
+/// A key while something is open.
+pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
+    if matches!(key, Key::Named(Name::Esc)) || (key == Key::Char('q') && !takes_text(&model.overlay)) {
+        model.overlay = Overlay::None;
+        return None;
+    }
+    if key == Key::Named(Name::Enter) {
+        return enter(model);
+    }
+    let matching = matches(model).len();
+    match &mut model.overlay {
+        Overlay::None => {}
+        Overlay::Help { filter, scroll } => {
+            if !scrolled(scroll, key, usize::MAX) && typed(filter, key) {
+                *scroll = 0;
+            }
+        }
+        Overlay::Palette { text, selected } => {
+            if !scrolled(selected, key, matching.saturating_sub(1)) && typed(text, key) {
+                *selected = 0;
+            }
+        }
+        Overlay::Find { text } => _ = typed(text, key),
+        Overlay::Knobs { .. } => return turn_knob(model, key),
+        Overlay::Why { scroll, .. } => _ = listed(scroll, key, usize::MAX),
+        Overlay::Problem { .. } => {}
+        Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.len()),
+        Overlay::Export { selected } => _ = listed(selected, key, EXPORT_FORMATS.len()),
+    }
+    None
+}
+
+/// Pasted text goes where text is typed; line breaks become blanks.
+pub fn paste(model: &mut Model, pasted: &str) {
+    let line: String = pasted.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    if let Overlay::Help { filter: text, .. } | Overlay::Palette { text, .. } | Overlay::Find { text } = &mut model.overlay {
+        text.push_str(&line);
+    }
+}
+
+/// The commands that the palette's text begins or contains, those that begin with it first.
+#[must_use]
+pub fn matches(model: &Model) -> Vec<&'static Binding> {
+    let Overlay::Palette { text, .. } = &model.overlay else { return Vec::new() };
+    let name = text.split(' ').next().unwrap_or_default();
+    let exists = || TABLE.iter().filter(|binding| binding.exists_in(model.view));
+    let begins = |binding: &&Binding| binding.name.starts_with(name);
+    let contains = |binding: &&Binding| !begins(binding) && (binding.name.contains(name) || binding.help.contains(name));
+    exists().filter(begins).chain(exists().filter(contains)).collect()
+}
+
+/// Copies what is under the cursor, or the page of the lesson, as text.
+pub fn copy(model: &mut Model) -> Option<Effect> {
+    let layout = Layout::of(model);
+    let text = match layout.focused(model).map(|placed| placed.pane) {
+        Some(Pane::Text) => crate::tui::panels::text::page_text(model),
+        _ => crate::tui::panels::selected::text(model),
+    };
+    model.say(format!("copied {} lines", text.lines().count()));
+    Some(Effect::Copy { text })
+}
+
+fn takes_text(overlay: &Overlay) -> bool {
+    matches!(overlay, Overlay::Help { .. } | Overlay::Palette { .. } | Overlay::Find { .. })
+}
+
+fn enter(model: &mut Model) -> Option<Effect> {
+    match std::mem::take(&mut model.overlay) {
+        Overlay::None | Overlay::Help { .. } | Overlay::Knobs { .. } | Overlay::Why { .. } | Overlay::Problem { .. } => None,
+        Overlay::Palette { text, selected } => run_palette(model, text, selected),
+        Overlay::Find { text } => {
+            find(model, &text);
+            None
+        }
+        Overlay::Breaks { selected } => {
+            let event = model.breaks.iter().nth(selected).copied()?;
+            run::seek(model, event);
+            None
+        }
+        Overlay::Export { selected } => {
+            let format = EXPORT_FORMATS.get(selected)?.0.to_owned();
+            Some(Effect::Export { format })
+        }
+    }
+}
+
+fn run_palette(model: &mut Model, text: String, selected: usize) -> Option<Effect> {
+    let argument = text.split_once(' ').map(|(_, argument)| argument.trim().to_owned()).unwrap_or_default();
+    model.overlay = Overlay::Palette { text, selected };
+    let chosen = matches(model).get(selected).map(|binding| binding.command);
+    let Overlay::Palette { text, .. } = std::mem::take(&mut model.overlay) else { return None };
+    if let Some(command) = chosen {
+        return execute(model, command, &argument);
+    }
+    model.say(format!("there is no command {text}; ? lists them"));
+    None
+}
+
+/// Left and Right turn the chosen knob, and the run is made again at once.
+fn turn_knob(model: &mut Model, key: Key) -> Option<Effect> {
+    let knobs = knobs(model);
+    let Overlay::Knobs { selected, .. } = &mut model.overlay else { return None };
+    if listed(selected, key, knobs.len()) {
+        return None;
+    }
+    let up = match key {
+        Key::Named(Name::Left) | Key::Char('h') => false,
+        Key::Named(Name::Right) | Key::Char('l') => true,
+        Key::Named(Name::Backspace) => return runs::reset(model),
+        _ => return None,
+    };
+    let knob = knobs.get(*selected)?;
+    let value = knob.turned(up)?;
+    Some(runs::turn(model, &knob.key.path(), &value))
+}
+
+/// Why the op under the cursor did not start earlier; in a gap, why nothing ran; behind the last op of a rank that stands, why it stands.
+fn why(model: &mut Model) -> Overlay {
+    let data = &model.run.data;
+    let run = data.run();
+    let chain = match (model.cursor_op(), model.cursor_span()) {
+        (Some(op), Some((place, span))) => Some(chain(&run, op, since(model, place, span.start))),
+        _ => model.cursor_row().and_then(|row| {
+            let stands = data.progress.heads(&run, row.rank, data.events());
+            stands.first().map(|&op| chain(&run, op, data.end()))
+        }),
+    };
+    match chain {
+        Some(chain) => Overlay::Why { text: chain.sentences(&run).to_string(), scroll: 0 },
+        None => {
+            model.say("nothing under the cursor has to wait");
+            Overlay::None
+        }
+    }
+}
+
+/// From when on the op under the cursor waited: the start of the gap before it, otherwise just before its own start.
+fn since(model: &Model, place: usize, start: Ticks) -> Ticks {
+    let before = model.cursor_row().zip(place.checked_sub(1)).map(|(row, before)| model.run.data.row(row).spans[before]);
+    match before {
+        _ if model.cursor_span().is_some_and(|(_, span)| span.kind.is_idle()) => start,
+        Some(before) if before.kind.is_idle() && before.end == start => before.start,
+        _ => Ticks(start.0.saturating_sub(1)),
+    }
+}
+
+/// The next row or op whose label or head contains `text`, from the cursor on and round.
+fn find(model: &mut Model, text: &str) {
+    let text = if text.is_empty() { std::mem::take(&mut model.sought) } else { text.to_owned() };
+    text.clone_into(&mut model.sought);
+    let data = Arc::clone(&model.run.data);
+    let run = data.run();
+    let cursor = model.timeline.cursor;
+    let fits = |op: OpId| label(&run, op) == text || head(run.program, op).to_string().contains(&text);
+    let in_row = |row: usize, spans: &[Span]| {
+        let wanted = |span: &&Span| !span.kind.is_idle() && fits(data.op_of(data.rows[row], span));
+        spans.iter().find(wanted).map(|span| Cursor { row, time: span.start.0 })
+    };
+    let spans = |row: usize| data.row(data.rows[row]).spans.as_slice();
+    let behind = |row: usize| &spans(row)[spans(row).partition_point(|span| span.start.0 <= cursor.time)..];
+    let here = data.rows.get(cursor.row).and_then(|_| in_row(cursor.row, behind(cursor.row)));
+    let mut others = (cursor.row + 1..data.rows.len()).chain(0..(cursor.row + 1).min(data.rows.len()));
+    let by_name = || data.rows.iter().position(|row| row.name().contains(&text)).map(|row| Cursor { row, ..cursor });
+    match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name) {
+        Some(place) => {
+            model.timeline.cursor = place;
+            model.say(format!("found {text}; / and Enter finds the next"));
+            timeline::keep_in_view(model);
+        }
+        None => model.say(format!("{text} is nowhere in this run")),
+    }
+}
+
+/// Adds a typed character or takes the last one away; whether the text changed.
+fn typed(text: &mut String, key: Key) -> bool {
+    match key {
+        Key::Char(character) => text.push(character),
+        Key::Named(Name::Backspace) => _ = text.pop(),
+        Key::Ctrl('u') => text.clear(),
+        _ => return false,
+    }
+    true
+}
+
+/// Moves a choice with the arrows; whether the key was one.
+fn scrolled(place: &mut usize, key: Key, last: usize) -> bool {
+    match key {
+        Key::Named(Name::Down) => *place = place.saturating_add(1).min(last),
+        Key::Named(Name::Up) => *place = place.saturating_sub(1),
+        Key::Named(Name::PageDown) => *place = place.saturating_add(10).min(last),
+        Key::Named(Name::PageUp) => *place = place.saturating_sub(10),
+        _ => return false,
+    }
+    true
+}
+
+/// As [`scrolled`], where letters are not text.
+fn listed(place: &mut usize, key: Key, length: usize) -> bool {
+    let key = match key {
+        Key::Char('j') => Key::Named(Name::Down),
+        Key::Char('k') => Key::Named(Name::Up),
+        other => other,
+    };
+    scrolled(place, key, length.saturating_sub(1))
+}

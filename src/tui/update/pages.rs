@@ -1,0 +1,124 @@
+//! Lists, pages of text, panes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::Effect;
+use crate::tui::commands::Command;
+use crate::tui::layout::Layout;
+use crate::tui::lesson::{Action, actions};
+use crate::tui::model::{Model, Pane, View};
+use crate::tui::panels::{shelf, text};
+use crate::tui::update::{runs, timeline};
+
+/// Runs a command of this file and breaks; goes on if it is another's.
+pub fn execute(model: &mut Model, command: Command) -> ControlFlow<Option<Effect>> {
+    let in_list = model.view == View::Lessons;
+    match command {
+        Command::Open if in_list => return ControlFlow::Break(open_selected(model)),
+        Command::Open => return ControlFlow::Break(act(model)),
+        Command::NextPage => return ControlFlow::Break(turn(model, true)),
+        Command::PreviousPage => return ControlFlow::Break(turn(model, false)),
+        Command::NextPane => focus(model, 1),
+        Command::PreviousPane => focus(model, -1),
+        Command::Maximise => model.maximised = !model.maximised,
+        Command::Up => lines(model, -1),
+        Command::Down => lines(model, 1),
+        Command::PageUp | Command::PageDown if !in_list && on_text(model) => {
+            return ControlFlow::Break(turn(model, command == Command::PageDown));
+        }
+        Command::HalfPageUp | Command::PageUp => lines(model, -half_page(model)),
+        Command::HalfPageDown | Command::PageDown => lines(model, half_page(model)),
+        Command::Start => lines(model, isize::MIN),
+        Command::End => lines(model, isize::MAX),
+        _ => return ControlFlow::Continue(()),
+    }
+    ControlFlow::Break(None)
+}
+
+fn on_text(model: &Model) -> bool {
+    Layout::of(model).focused(model).is_some_and(|placed| placed.pane == Pane::Text)
+}
+
+fn open_selected(model: &mut Model) -> Option<Effect> {
+    let library = Arc::clone(&model.shelf.library);
+    if let Some(lesson) = library.lessons().get(model.shelf.selected) {
+        return Some(runs::open(model, Arc::new(lesson.clone())));
+    }
+    model.say("this lesson cannot be read: mend what is listed, and start again");
+    None
+}
+
+/// The next thing on the page: a value to try, or an answer.
+fn act(model: &mut Model) -> Option<Effect> {
+    let lesson = Arc::clone(&model.lesson.lesson);
+    let page = lesson.pages.get(model.lesson.page)?;
+    let next = actions(page).nth(model.lesson.taken());
+    if matches!(next, Some(Action::Set { .. })) && model.asked.is_some() {
+        model.say("still running");
+        return None;
+    }
+    let effect = match next {
+        Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
+        Some(Action::Answer) => None,
+        None if actions(page).next().is_some() => {
+            model.say("all on this page is done; ] turns it, Bksp puts the knobs back");
+            return None;
+        }
+        None => return turn(model, true),
+    };
+    *model.lesson.done.entry(model.lesson.page).or_insert(0) += 1;
+    model.lesson.scroll = text::scroll_to_done(model);
+    effect
+}
+
+fn turn(model: &mut Model, forward: bool) -> Option<Effect> {
+    let last = model.lesson.lesson.pages.len().saturating_sub(1);
+    let page = model.lesson.page;
+    let next = if forward { (page + 1).min(last) } else { page.saturating_sub(1) };
+    if next == page {
+        model.say(if forward { "this is the last page" } else { "this is the first page" });
+        return None;
+    }
+    model.lesson.page = next;
+    model.lesson.scroll = 0;
+    model.focus[View::Lesson as usize] = 0;
+    runs::turned(model)
+}
+
+fn focus(model: &mut Model, step: isize) {
+    let panes = Layout::of(model).panes.len();
+    let place = &mut model.focus[model.view as usize];
+    *place = (*place).min(panes.saturating_sub(1));
+    *place = match panes {
+        0 => 0,
+        _ if step > 0 => (*place + 1) % panes,
+        _ => (*place + panes - 1) % panes,
+    };
+}
+
+/// Moves in the list of lessons, in the text of the page, or in a panel; there, one line up or down is another rank.
+fn lines(model: &mut Model, distance: isize) {
+    let view = model.view as usize;
+    match Layout::of(model).focused(model).map(|placed| placed.pane) {
+        Some(Pane::Lessons | Pane::About) => {
+            let last = shelf::entries(&model.shelf.library).saturating_sub(1);
+            model.shelf.selected = model.shelf.selected.saturating_add_signed(distance).min(last);
+        }
+        Some(Pane::Text) => {
+            let last = text::lines_below(model);
+            model.lesson.scroll = model.lesson.scroll.saturating_add_signed(distance).min(last);
+        }
+        _ if distance.unsigned_abs() == 1 => timeline::next_rank(model, distance > 0),
+        _ => model.scroll[view] = model.scroll[view].saturating_add_signed(distance).min(MOST_LINES),
+    }
+}
+
+/// A panel is never longer.
+const MOST_LINES: usize = 100_000;
+
+fn half_page(model: &Model) -> isize {
+    let layout = Layout::of(model);
+    let height = layout.focused(model).map_or(1, |placed| placed.inside().height);
+    isize::try_from(height / 2).unwrap_or(1).max(1)
+}

@@ -1,0 +1,218 @@
+//! Running and stepping: the position in the run moves from event to event.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Effect;
+use super::timeline;
+use crate::base::{OpId, Ticks};
+use crate::observe::kind::label;
+use crate::observe::traffic::collective_of;
+use crate::tui::commands::Command;
+use crate::tui::data::Position;
+use crate::tui::keys::Key;
+use crate::tui::layout::Layout;
+use crate::tui::model::{Model, Prefix};
+use crate::tui::progress::NEVER;
+
+/// At speed 1 the playhead crosses so many columns in a second.
+const COLUMNS_PER_SECOND: u128 = 8;
+const SPEEDS: std::ops::RangeInclusive<i8> = -3..=6;
+
+/// Runs a command of this file and breaks; goes on if it is another's. None of them asks the world outside for anything.
+pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
+    let times: usize = argument.parse().unwrap_or(1);
+    match command {
+        Command::Play => play_or_pause(model),
+        Command::Slower => speed(model, -1),
+        Command::Faster => speed(model, 1),
+        Command::NextEvent => seek(model, model.now.event.saturating_add(times)),
+        Command::PreviousEvent => seek(model, model.now.event.saturating_sub(times)),
+        Command::NextOp => step_rank(model, times, true),
+        Command::PreviousOp => step_rank(model, times, false),
+        Command::Finish => unit(model, true),
+        Command::Begin => unit(model, false),
+        Command::Continue => {
+            let stop = stops(model).into_iter().find(|&stop| stop > model.now.event);
+            seek(model, stop.unwrap_or(usize::MAX));
+        }
+        Command::Reverse => {
+            let stop = stops(model).into_iter().rfind(|&stop| stop < model.now.event);
+            seek(model, stop.unwrap_or(0));
+        }
+        Command::RunToCursor => {
+            let event = model.run.data.events_until(Ticks(model.timeline.cursor.time));
+            seek(model, event);
+        }
+        Command::Rewind => seek(model, 0),
+        Command::Break => toggle_break(model),
+        Command::GoToEvent => return ControlFlow::Break(parsed(model, argument, "an event's number", go_to_event)),
+        _ => return ControlFlow::Continue(()),
+    }
+    ControlFlow::Break(None)
+}
+
+fn go_to_event(model: &mut Model, event: usize) -> Option<Effect> {
+    seek(model, event);
+    None
+}
+
+/// Where a continued run stops, in order: breakpoints, and where the page of the lesson says.
+fn stops(model: &Model) -> BTreeSet<usize> {
+    let data = &model.run.data;
+    let stop = model.lesson.page().and_then(|page| page.stop.as_ref());
+    let stop = stop.and_then(|stop| stop.position(data.program(), &data.record.trace));
+    model.breaks.iter().copied().chain(stop).collect()
+}
+
+/// Moves the position. Beyond the ends of the run it stays at them.
+pub fn seek(model: &mut Model, event: usize) {
+    let position = model.run.data.position(event);
+    if position == model.now && !model.player.on {
+        model.message = at_the_end(model, position.event);
+        return;
+    }
+    model.player.on = false;
+    go(model, position);
+}
+
+fn at_the_end(model: &Model, event: usize) -> String {
+    let text = if event == 0 { "this is the start of the run" } else { "this is the end of the run" };
+    let at_an_end = event == 0 || event == model.run.data.events();
+    if at_an_end { text.to_owned() } else { String::new() }
+}
+
+fn go(model: &mut Model, position: Position) {
+    model.now = position;
+    timeline::follow_playhead(model);
+}
+
+/// To the next event of the rank under the cursor, or back to before its last one.
+fn step_rank(model: &mut Model, times: usize, forward: bool) {
+    let data = &model.run.data;
+    let Some(order) = data.program().order.get(model.focus_rank().index()) else { return };
+    let mut events: Vec<usize> = order.iter().filter_map(|&op| data.record.trace.event_of(op)).collect();
+    events.sort_unstable();
+    events.dedup();
+    let skip = times.saturating_sub(1);
+    let target = if forward {
+        events.iter().filter(|&&event| event > model.now.event).nth(skip).copied().unwrap_or(usize::MAX)
+    } else {
+        // One event back from the last event of this rank: the state before it.
+        events.iter().rev().filter(|&&event| event <= model.now.event).nth(skip).map_or(0, |event| event - 1)
+    };
+    seek(model, target);
+}
+
+/// To the end of what the focus rank is in, or before its start: a slot of the schedule, or a collective.
+fn unit(model: &mut Model, forward: bool) {
+    let data = Arc::clone(&model.run.data);
+    let run = data.run();
+    let Some(order) = run.program.order.get(model.focus_rank().index()) else { return };
+    let now = model.now.event;
+    let moment = |op: OpId| if forward { data.progress.life(op).ended } else { data.progress.life(op).started };
+    let reached = |op: OpId| moment(op) != NEVER && moment(op) as usize <= now;
+    // Forwards, the first op that has not ended; backwards, the last one that has started.
+    let here = if forward { order.iter().find(|&&op| !reached(op)) } else { order.iter().rfind(|&&op| reached(op)) };
+    let same = |op: OpId, of: OpId| match (collective_of(&run, op), collective_of(&run, of)) {
+        (None, None) => run.program.op(op).origin == run.program.op(of).origin,
+        (one, other) => one == other,
+    };
+    let moments = here.into_iter().flat_map(|&of| order.iter().copied().filter(move |&op| same(op, of)).map(moment));
+    let event = if forward { moments.max().unwrap_or(NEVER) } else { moments.min().map_or(0, |first| first.saturating_sub(1)) };
+    seek(model, event as usize);
+}
+
+fn play_or_pause(model: &mut Model) {
+    model.player.on = !model.player.on && model.run.data.events() > 0;
+    model.player.rest = 0;
+    if model.player.on && model.now.event >= model.run.data.events() {
+        go(model, Position::default());
+    }
+}
+
+fn speed(model: &mut Model, change: i8) {
+    model.player.speed = (model.player.speed + change).clamp(*SPEEDS.start(), *SPEEDS.end());
+}
+
+/// Lets `elapsed` pass: the time moves with it, the position passes the events that lie before it. Stops at a breakpoint
+/// and at the end.
+pub fn play(model: &mut Model, elapsed: Duration) {
+    if !model.player.on {
+        return;
+    }
+    let time = Ticks(model.now.time.0.saturating_add(played(model, elapsed)));
+    let event = model.run.data.events_until(time);
+    let stop = model.breaks.range(model.now.event + 1..).next().copied().filter(|&stop| stop <= event);
+    if let Some(stop) = stop {
+        model.say(format!("stopped at the breakpoint on event {stop}"));
+        return seek(model, stop);
+    }
+    if time >= model.run.data.end() {
+        return seek(model, usize::MAX);
+    }
+    go(model, Position { event, time });
+}
+
+/// Whole ticks that `elapsed` plays at the present zoom and speed; the rest is kept for the next time.
+fn played(model: &mut Model, elapsed: Duration) -> u64 {
+    const PARTS: u128 = 1_000_000;
+    let width = Layout::of(model).axis_width(&model.run.data);
+    let scale = timeline::window(model, width).scale;
+    let columns =
+        elapsed.as_micros() * COLUMNS_PER_SECOND * 2_u128.pow(7_u32.saturating_add_signed(i32::from(model.player.speed)));
+    let millionths = columns * u128::from(scale.ticks) / u128::from(scale.columns) / 128 + u128::from(model.player.rest);
+    model.player.rest = u64::try_from(millionths % PARTS).unwrap_or(0);
+    u64::try_from(millionths / PARTS).unwrap_or(u64::MAX)
+}
+
+/// A breakpoint stands on the event that starts the span under the cursor.
+fn toggle_break(model: &mut Model) {
+    let (Some((_, span)), Some(op)) = (model.cursor_span(), model.cursor_op()) else {
+        model.say("no op under the cursor: move it onto one");
+        return;
+    };
+    let event = span.event as usize;
+    if event == 0 {
+        model.say("this op never starts");
+        return;
+    }
+    let text = label(&model.run.data.run(), op);
+    let set = model.breaks.insert(event);
+    if !set {
+        model.breaks.remove(&event);
+    }
+    model.say(format!("breakpoint {} on {text}, event {event}", if set { "set" } else { "removed" }));
+}
+
+/// The second key of a mark command.
+pub fn mark(model: &mut Model, prefix: Prefix, key: Key) {
+    let Key::Char(letter) = key else { return model.say("no mark: a letter or digit names one") };
+    if prefix == Prefix::SetMark {
+        model.marks.insert(letter, (model.now, model.timeline.cursor));
+        return model.say(format!("mark {letter} set at event {}", model.now.event));
+    }
+    let Some((now, cursor)) = model.marks.get(&letter).copied() else {
+        return model.say(format!("there is no mark {letter}; m sets one"));
+    };
+    model.timeline.cursor = cursor;
+    model.player.on = false;
+    timeline::keep_in_view(model);
+    go(model, now);
+}
+
+/// Runs `then` with the argument as a number, or says what is needed.
+pub fn parsed<T: std::str::FromStr>(
+    model: &mut Model,
+    argument: &str,
+    what: &str,
+    then: impl FnOnce(&mut Model, T) -> Option<Effect>,
+) -> Option<Effect> {
+    if let Ok(value) = argument.trim().parse() {
+        return then(model, value);
+    }
+    model.say(format!("{argument} is not {what}"));
+    None
+}

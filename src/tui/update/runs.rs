@@ -1,0 +1,156 @@
+//! Asking for runs and receiving them: each request has a number, and only the last one's answer counts.
+
+use std::sync::Arc;
+
+use super::Effect;
+use super::timeline;
+use crate::teach::{Lesson, Stop};
+use crate::tui::data::{Position, RunData};
+use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, View};
+use crate::tui::panels::facts;
+
+/// Opens a lesson at its first page, and asks for the run of that page.
+pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
+    model.lesson = LessonModel::of(lesson);
+    model.view = View::Lesson;
+    model.run = RunModel { data: Arc::new(RunData::empty()), number: 0, setup: Setup::default() };
+    model.now = Position::default();
+    model.message.clear();
+    let scenario = model.lesson.page().map_or(crate::teach::lesson::SCENARIO, |page| page.scenario.as_str());
+    let setup = Setup::of(&model.lesson.lesson, scenario);
+    ask(model, setup, Landing::Page)
+}
+
+/// The learner has turned to another page: its own scenario is run, if another one is shown, and the picture stands where it says.
+pub fn turned(model: &mut Model) -> Option<Effect> {
+    let scenario = model.lesson.page()?.scenario.clone();
+    if model.setup.name != scenario {
+        let setup = Setup::of(&model.lesson.lesson, &scenario);
+        return Some(ask(model, setup, Landing::Page));
+    }
+    if let Some(asked) = &mut model.asked {
+        asked.landing = Landing::Page;
+    } else {
+        land(model, Landing::Page);
+    }
+    None
+}
+
+/// Turns one knob from where it is.
+pub fn turn(model: &mut Model, key: &str, value: &str) -> Effect {
+    let setup = model.setup.with(key, value);
+    ask(model, setup, Landing::Keep)
+}
+
+/// The page's own scenario with this one change: what a TRY asks for.
+pub fn try_value(model: &mut Model, key: &str, value: &str) -> Effect {
+    let setup = Setup { changes: Vec::new(), ..model.setup.clone() }.with(key, value);
+    model.say(format!("{key} = {value}"));
+    ask(model, setup, Landing::Keep)
+}
+
+/// The same again.
+pub fn again(model: &mut Model) -> Option<Effect> {
+    let setup = model.setup.clone();
+    Some(ask(model, setup, Landing::Start))
+}
+
+/// All knobs as the scenario has them.
+pub fn reset(model: &mut Model) -> Option<Effect> {
+    if model.setup.changes.is_empty() {
+        model.say("no knob was turned");
+        return None;
+    }
+    let setup = Setup { changes: Vec::new(), ..model.setup.clone() };
+    Some(ask(model, setup, Landing::Keep))
+}
+
+fn ask(model: &mut Model, setup: Setup, landing: Landing) -> Effect {
+    model.requests += 1;
+    model.asked = Some(Asked { number: model.requests, landing });
+    model.setup = setup.clone();
+    model.player.on = false;
+    Effect::Run { number: model.requests, setup }
+}
+
+/// A run has come, or what is wrong with its scenario. An answer to an earlier request is dropped.
+pub fn ran(model: &mut Model, number: u64, outcome: Result<Arc<RunData>, String>) {
+    let Some(asked) = model.asked.take_if(|asked| asked.number == number) else { return };
+    match outcome {
+        Ok(data) => show(model, number, data, asked.landing),
+        Err(problem) => refuse(model, problem),
+    }
+}
+
+/// The old run stays, with the scenario that it came from.
+fn refuse(model: &mut Model, text: String) {
+    if model.run.number > 0 {
+        model.setup = model.run.setup.clone();
+    }
+    match &mut model.overlay {
+        Overlay::Knobs { problem, .. } => *problem = text,
+        overlay => *overlay = Overlay::Problem { text },
+    }
+}
+
+fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
+    if let Overlay::Knobs { problem, .. } = &mut model.overlay {
+        problem.clear();
+    }
+    let place = Place::of(model);
+    model.say(facts::sentence(&data));
+    model.run = RunModel { data, number, setup: model.setup.clone() };
+    model.breaks.clear();
+    model.marks.clear();
+    model.timeline.window = None;
+    place.restore(model, landing);
+    timeline::keep_in_view(model);
+}
+
+/// Where the learner stood in the run before.
+struct Place {
+    now: Position,
+    at_the_end: bool,
+}
+
+impl Place {
+    fn of(model: &Model) -> Self {
+        let data = &model.run.data;
+        Self { now: model.now, at_the_end: model.now.event == data.events() && data.events() > 0 }
+    }
+
+    fn restore(&self, model: &mut Model, landing: Landing) {
+        let data = &model.run.data;
+        model.now = match landing {
+            Landing::Keep if self.at_the_end => data.position(data.events()),
+            Landing::Keep => data.position(data.events_until(self.now.time).min(self.now.event)),
+            Landing::Page | Landing::Start => Position::default(),
+        };
+        land(model, landing);
+    }
+}
+
+/// Stands where the page says, if it says so.
+fn land(model: &mut Model, landing: Landing) {
+    let stop = model.lesson.page().and_then(|page| page.stop.clone());
+    let (Landing::Page, Some(stop)) = (landing, stop) else { return };
+    let data = Arc::clone(&model.run.data);
+    let Some(event) = stop.position(data.program(), &data.record.trace) else { return };
+    model.player.on = false;
+    model.now = data.position(event);
+    if let Stop::Op { rank, .. } = stop {
+        let op = event.checked_sub(1).and_then(|index| started(&data, index, rank));
+        if let Some((row, time)) = op.and_then(|op| data.place_of(op)) {
+            (model.timeline.cursor.row, model.timeline.cursor.time) = (row, time.0);
+        }
+    }
+    timeline::keep_in_view(model);
+    timeline::follow_playhead(model);
+}
+
+/// The op of `rank` that event `index` starts.
+fn started(data: &RunData, index: usize, rank: usize) -> Option<crate::base::OpId> {
+    let op = data.record.trace.events.get(index)?.op;
+    let run = data.run();
+    data.started_by(&run, op).find(|&op| data.program().rank_of(op).index() == rank)
+}

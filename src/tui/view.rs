@@ -1,0 +1,105 @@
+//! From the model to the screen. Pure: the same model draws the same cells.
+
+use crate::base::Ticks;
+use ratatui::buffer::Buffer;
+
+use super::data::{PanelView, RunData};
+use super::layout::{Class, Layout, Placed, SMALLEST};
+use super::model::{Model, Pane, View};
+use super::panels::{
+    chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits,
+};
+use super::pen::Pen;
+use super::theme::Role;
+
+/// Draws the whole screen.
+pub fn view(model: &Model, buffer: &mut Buffer) {
+    let layout = Layout::of(model);
+    let whole = buffer.area;
+    let mut pen = Pen::new(buffer, whole, model.theme, model.tier);
+    if layout.class == Class::TooSmall {
+        return too_small(model, &mut pen);
+    }
+    chrome::title(model, &mut pen.part(layout.title));
+    if layout.tabs.height > 0 {
+        chrome::tabs(model, layout.class, &mut pen.part(layout.tabs));
+    }
+    let focus = layout.focused(model);
+    for placed in layout.panes.iter().filter(|placed| placed.area.height > 0) {
+        pane(model, placed, focus == Some(*placed), &mut pen);
+    }
+    if model.view != View::Lessons {
+        chrome::transport(model, &mut pen.part(layout.transport));
+    }
+    chrome::message(model, &mut pen.part(layout.message));
+    chrome::keys(model, &layout, &mut pen.part(layout.keys));
+    popup::draw(model, &mut pen);
+}
+
+fn too_small(model: &Model, pen: &mut Pen<'_>) {
+    let (width, height) = model.size;
+    pen.say(0, 0, &format!("{}x{} needed, {width}x{height} here", SMALLEST.0, SMALLEST.1), Role::Text);
+}
+
+/// What is inside first: a title may depend on what could be drawn.
+fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
+    let mut inside = pen.part(placed.inside());
+    let title = match placed.pane {
+        Pane::Lessons => {
+            shelf::list(model, &mut inside);
+            "Lessons".to_owned()
+        }
+        Pane::About => {
+            shelf::about(model, &mut inside);
+            "About".to_owned()
+        }
+        Pane::Text => {
+            text::draw(model, placed.ruled, &mut inside);
+            text::title(model, placed.ruled)
+        }
+        Pane::Timeline => timeline::draw(model, &mut inside),
+        Pane::Held => {
+            held::draw(model, &mut inside);
+            held::title(model)
+        }
+        Pane::Selected => {
+            selected::draw(model, &mut inside);
+            selected::title(model)
+        }
+        Pane::Debugger => run_panel(model, focus, "Debugger", debugger::draw, &mut inside),
+        Pane::Links => run_panel(model, focus, "Links", links::draw, &mut inside),
+        Pane::Memory => run_panel(model, focus, "Memory", memory::draw, &mut inside),
+        Pane::Metrics => run_panel(model, focus, "Metrics", metrics::draw, &mut inside),
+        Pane::Waits => run_panel(model, focus, "Waits", waits::draw, &mut inside),
+    };
+    let mut around = pen.part(placed.area);
+    if placed.ruled {
+        around.ruled(&title, focus);
+    } else {
+        around.framed(&title, focus);
+    }
+}
+
+/// A panel that knows the run and where the learner stands, nothing else.
+fn run_panel(
+    model: &Model,
+    focused: bool,
+    name: &str,
+    draw: fn(&RunData, &PanelView<'_>, &mut Pen<'_>),
+    pen: &mut Pen<'_>,
+) -> String {
+    let data = &*model.run.data;
+    let view = PanelView {
+        position: model.now,
+        focus: model.focus_rank(),
+        op: model.cursor_op(),
+        cursor: Ticks(model.timeline.cursor.time),
+        scroll: model.scroll[model.view as usize],
+        focused,
+        values: model.values.as_deref(),
+    };
+    if data.ranks() > 0 {
+        draw(data, &view, pen);
+    }
+    format!("{name}  event {}  t={}", model.now.event, data.clock().show(model.now.time))
+}

@@ -1,0 +1,165 @@
+//! The command line: what goes where, and the exit codes.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// A new, empty folder for one test's files.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for test files");
+    folder
+}
+
+/// Runs `ranklab` with `arguments`, `input` on standard input.
+fn ranklab(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ranklab"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .env("RANKLAB_LESSONS", "")
+        .current_dir(folder("work"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // A command that does not read its input closes the pipe: that is no failure of the test.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    child.wait_with_output().expect("the binary ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Runs `ranklab`, compares the exit code, and looks for a text on standard output or, behind `!`, on standard error.
+#[track_caller]
+fn check_with(arguments: &[&str], input: &str, code: i32, expected: &str) -> String {
+    let output = ranklab(arguments, input);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "ranklab {arguments:?}\n--- out\n{out}\n--- err\n{err}");
+    match expected.strip_prefix('!') {
+        Some(expected) => {
+            assert!(err.contains(expected), "`{expected}` on standard error of ranklab {arguments:?}:\n{err}");
+            assert!(out.is_empty(), "messages go to standard error, data to standard output:\n{out}");
+        }
+        None => assert!(out.contains(expected), "`{expected}` on standard output of ranklab {arguments:?}:\n{out}"),
+    }
+    out
+}
+
+#[track_caller]
+fn check(arguments: &[&str], code: i32, expected: &str) {
+    check_with(arguments, "", code, expected);
+}
+
+#[test]
+fn every_outcome_has_its_exit_code() {
+    check(&["run", "1f1b-p4m8"], 0, "33u");
+    check(&["run", "1f1b-blocking-p2"], 11, "in a circle");
+    check(&["run", "skip-all-reduce-all"], 13, "WRONG");
+    check(&["run", "skip-all-reduce-one"], 11, "never issued by r1");
+    check(&["run", "1f1b-p4m8", "--set", "hardware.memory_gb=0.002"], 12, "out-of-memory");
+    check(&["check", "1f1b-p4m8"], 0, "ok: 4 ranks");
+    check(&["check", "1f1b-blocking-p2"], 10, "deadlocks");
+}
+
+#[test]
+fn mistakes_are_explained_on_standard_error() {
+    check(&["run", "12f1b"], 2, "!11-1f1b");
+    check(&["run", "no-such-file.toml"], 2, "!no-such-file.toml");
+    check(&["run", "11", "--set", "pipeline.schedul=gpipe"], 2, "!schedule");
+    check(&["run", "11", "--set", "pipeline.schedule=gpip"], 2, "!gpipe");
+    check(&["compile", "11", "--after", "messgaes"], 2, "!did you mean `messages`");
+    check(&["frobnicate"], 2, "!frobnicate");
+    check(&["run", "11", "--set", "trouble.0.kind=skip-op", "--set", "trouble.0.op=all-reduce bucket0"], 2, "!meets no op");
+    check(&["learn"], 2, "!terminal");
+}
+
+#[test]
+fn standard_input_is_a_scenario() {
+    let scenario = "[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n";
+    check_with(&["run", "-"], scenario, 0, "completed");
+    check_with(&["run", "-"], "[parallel]\npipelin = 2\n", 2, "!pipeline");
+    check_with(&["run", "-"], "", 2, "!empty");
+}
+
+#[test]
+fn without_a_terminal_the_bare_command_lists_lessons() {
+    check(&[], 0, "11-1f1b");
+    check(&["list", "schedules"], 0, "gpipe");
+    check(&["list", "scenarios"], 0, "ring-8");
+    check(&["list", "presets"], 0, "llama-7b");
+    check(&["list", "hardware"], 0, "h100-nvlink");
+    check(&["doctor"], 0, "device");
+    check(&["completions", "bash"], 0, "ranklab");
+    check(&["show", "scenario"], 0, "micro_batches");
+    check(&["show", "schema"], 0, "ranklab.run/1");
+    check(&["show", "ring-8"], 0, "[collective]");
+}
+
+#[test]
+fn json_is_one_document_that_fits_its_schema() {
+    let schema = serde_json::from_str(&check_with(&["show", "schema"], "", 0, "")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    for (scenario, code) in [("1f1b-p4m8", 0), ("ddp-4", 0), ("ring-8", 0), ("1f1b-blocking-p2", 11), ("skip-all-reduce-all", 13)]
+    {
+        let document = check_with(&["run", scenario, "--json"], "", code, "");
+        let document: serde_json::Value = serde_json::from_str(&document).expect("one JSON document");
+        let problems: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(problems.is_empty(), "{scenario}: {problems:?}");
+        assert_eq!(document["schema"], "ranklab.run/1");
+    }
+}
+
+#[test]
+fn the_document_has_the_numbers_of_the_run() {
+    let document = |arguments: &[&str], code| -> serde_json::Value {
+        serde_json::from_str(&check_with(arguments, "", code, "")).expect("one JSON document")
+    };
+    let run = document(&["run", "1f1b-p8m16", "--json", "--set", "numerics.values=shape"], 0);
+    assert_eq!(run["makespan"], 69.0);
+    assert_eq!(run["unit"], "slots");
+    assert_eq!(run["clock"]["kind"], "modelled");
+    assert_eq!(run["ranks"][0]["peak_in_flight"], 8);
+    assert_eq!(run["verdict"]["kind"], "none");
+    let fraction = run["bubble"]["fraction"].as_f64().expect("a number");
+    assert!((fraction - 7.0 / 23.0).abs() < 1e-12, "{fraction}");
+
+    let deadlock = document(&["run", "1f1b-blocking-p2", "--json"], 11);
+    assert_eq!(deadlock["outcome"], "deadlocked");
+    assert_eq!(deadlock["waits"]["cycles"], serde_json::json!([[0, 1]]));
+
+    let wrong = document(&["run", "skip-all-reduce-all", "--json"], 13);
+    assert_eq!(wrong["outcome"], "wrong");
+    assert_eq!(wrong["verdict"]["first_difference"]["op"], "all-reduce bucket0");
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let folder = folder("files");
+    let file = folder.join("mine.toml");
+    let name = file.to_str().expect("UTF-8");
+    std::fs::write(&file, "mine").expect("a file");
+    check(&["new", name], 2, "!exists");
+    check(&["export", "1f1b-p4m8", "-f", "svg", "-o", name], 2, "!exists");
+    assert_eq!(std::fs::read_to_string(&file).expect("a file"), "mine");
+    std::fs::remove_file(&file).expect("a file");
+    check(&["new", name], 0, "");
+    check(&["run", name, "--set", "numerics.values=shape"], 0, "completed");
+}
+
+#[test]
+fn every_form_is_exported() {
+    for (format, start) in [("text", ""), ("json", "{"), ("perfetto", "{"), ("svg", "<svg"), ("csv", "")] {
+        let out = check_with(&["export", "1f1b-p4m8", "-f", format, "-o", "-"], "", 0, start);
+        assert!(out.len() > 200, "{format}: {out}");
+    }
+}
+
+#[test]
+fn plans_and_programs_are_printed() {
+    check(&["compile", "1f1b-p4m8", "--after", "plan"], 0, "0F0,0F1,0F2,0F3,0B0,0F4");
+    check(&["compile", "1f1b-p4m8", "--after", "lower"], 0, "forward blocks.0");
+    check(&["compile", "1f1b-p4m8"], 0, "send x2.0 -> r1");
+}

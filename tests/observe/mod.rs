@@ -1,0 +1,9 @@
+//! What is learnt from runs: closed forms, recounts, documents and pictures.
+
+mod closed_forms;
+mod documents;
+mod lanes;
+mod ledger;
+mod pictures;
+mod scenes;
+mod why;
