@@ -7,6 +7,7 @@ pub mod memory;
 pub mod messages;
 pub mod op;
 pub mod plan;
+pub mod record;
 pub mod tables;
 pub mod text;
 pub mod trace;

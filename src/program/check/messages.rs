@@ -28,16 +28,16 @@ fn ends(program: &Program, messages: &Messages, id: ChannelId, channel: Channel)
 /// What is wrong with a send and the receive that it meets.
 fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
     let buffer = |id: BufferId| program.buffers[id.index()];
-    let (sent, expected) = (buffer(program.reads(send)[0]), buffer(program.writes(receive)[0]));
-    let is_like = sent.layout == expected.layout;
-    if is_like && sent.name == expected.name {
+    let (given, expected) = (buffer(program.reads(send)[0]), buffer(program.writes(receive)[0]));
+    let is_like = given.layout == expected.layout;
+    if is_like && given.name == expected.name {
         return None;
     }
     let finding = Finding {
         kind: if is_like { FindingKind::SilentSwap } else { FindingKind::UnlikeEnds },
         rank: program.rank_of(receive),
         ops: vec![send, receive],
-        sentence: format!("{} meets {}{}", Named(program, send), Named(program, receive), shapes(program, &sent, &expected)),
+        sentence: format!("{} meets {}{}", Named(program, send), Named(program, receive), shapes(program, &given, &expected)),
         hint: "the k-th send of a channel meets its k-th receive: issue both ends in the same order".to_owned(),
     };
     Some(finding)

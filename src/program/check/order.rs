@@ -2,7 +2,7 @@
 //!
 //! On one rank, op a comes before op b if it stands before it on the same stream, or if a chain of waits and streams leads from b to a.
 //! A clock says for each stream how far it had come when an op started. Of a buffer's uses it is enough to remember the latest write and
-//! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, "FastTrack").
+//! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, `FastTrack`).
 
 use std::collections::BTreeMap;
 
