@@ -10,6 +10,7 @@ pub mod replay;
 pub mod report;
 pub mod rows;
 pub mod run;
+pub mod state;
 pub mod traffic;
 pub mod why;
 

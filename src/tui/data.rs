@@ -1,6 +1,7 @@
 //! One run as the screen shows it: made once by the worker, shared, never changed. Whatever a panel says about a position follows from
 //! the trace and the number of events that have happened; only tensors need the session.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::units::Clock;
@@ -10,12 +11,12 @@ use crate::observe::lanes::in_compute_row;
 use crate::observe::report::Given;
 use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
+use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
 use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
 use super::coverage::Coverage;
-use super::progress::Progress;
 
 /// A finished run with all that is drawn of it.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub struct RunData {
     pub first_difference: Option<OpId>,
     /// What held the first step up from its start to its end.
     pub critical: CriticalPath,
-    /// When each op is posted, starts and ends, counted in events.
+    /// How far each op is at any event.
     pub progress: Progress,
     /// Micro-batches that a rank holds, per rank: from each time on, how many.
     pub in_flight: Vec<Vec<(Ticks, u32)>>,
@@ -83,6 +84,8 @@ pub struct PanelView<'a> {
     pub scroll: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
+    /// Events at which a continued run stops.
+    pub breaks: &'a BTreeSet<usize>,
     /// What the focus rank's buffers hold at `position`; `None` for shapes alone, and until the session has answered.
     pub values: Option<&'a Values>,
 }
@@ -200,6 +203,12 @@ impl RunData {
     #[must_use]
     pub fn run(&self) -> Run<'_> {
         self.record.run()
+    }
+
+    /// `run`, which is [`Self::run`], behind `event` events.
+    #[must_use]
+    pub fn at<'a>(&'a self, run: &'a Run<'a>, event: usize) -> At<'a> {
+        self.progress.at(run, event)
     }
 
     /// The program.

@@ -12,7 +12,6 @@ pub mod lesson;
 pub mod model;
 pub mod panels;
 pub mod pen;
-pub mod progress;
 pub mod run;
 pub mod theme;
 pub mod update;

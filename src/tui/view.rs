@@ -94,6 +94,7 @@ fn run_panel(
         cursor: Ticks(model.timeline.cursor.time),
         scroll: model.scroll[model.view as usize],
         focused,
+        breaks: &model.breaks,
         values: model.values.as_deref(),
     };
     if data.ranks() > 0 {

@@ -6,4 +6,5 @@ mod lanes;
 mod ledger;
 mod pictures;
 mod scenes;
+mod states;
 mod why;

@@ -2,6 +2,7 @@
 
 use super::facts;
 use crate::base::units::Ticks;
+use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
@@ -72,7 +73,9 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
         let speed = speed_text(model.player.speed);
         let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
         let width = Layout::of(model).axis_width(data);
-        pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        if width > 1 {
+            pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        }
         let mut line = pen.part(ratatui::layout::Rect::new(0, 1, pen.width(), 1));
         scrubber(model, 1, &mut line);
     } else {
@@ -82,9 +85,11 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
 }
 
 fn state(model: &Model) -> (&'static str, &'static str) {
-    let at_the_end = model.now.event == model.run.data.events();
+    let data = &model.run.data;
+    let at_the_end = model.now.event == data.events();
     match (model.playing(), model.now.event) {
         (true, _) => (">>", "PLAYING"),
+        (false, _) if at_the_end && data.record.trace.outcome != Outcome::Completed => ("!!", "STUCK"),
         (false, 0) => ("|>", "START"),
         (false, _) if at_the_end => ("[]", "END"),
         (false, _) => ("|>", "PAUSED"),

@@ -6,7 +6,7 @@ use crate::program::head::head;
 use crate::tui::commands::{self, Command};
 use crate::tui::knobs::{Knob, knobs};
 use crate::tui::lesson::{plain_line, text_lines};
-use crate::tui::model::{EXPORT_FORMATS, Model, Overlay, Prefix};
+use crate::tui::model::{EXPORTS, Model, Overlay, Prefix};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 use crate::tui::update::overlay::matches;
@@ -126,11 +126,11 @@ fn knob_line(model: &Model, knob: &Knob, chosen: bool, y: u16, pen: &mut Pen<'_>
     let shown = format!("{} {} {}", arrow(false), knob.shown(), arrow(true));
     let others: Vec<&str> = knob.choices.iter().map(String::as_str).filter(|other| *other != knob.shown()).collect();
     let others = others.join(" ");
-    let column = 51.max(32 + width_of(&shown) + 2);
+    let column = 55.max(36 + width_of(&shown) + 2);
     let marks = if changed { "*" } else { "" };
-    choice(pen, y, chosen, &[(1, marks), (3, &path), (32, &shown), (column, &others)]);
+    choice(pen, y, chosen, &[(1, marks), (3, &path), (36, &shown), (column, &others)]);
     if !chosen && !knob.of_lesson {
-        pen.restyle(3, y, 28, pen.theme.style(Role::Quiet));
+        pen.restyle(3, y, 32, pen.theme.style(Role::Quiet));
     }
 }
 
@@ -183,9 +183,9 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
 }
 
 fn export(selected: usize, pen: &mut Pen<'_>) {
-    let mut panel = centred(pen, 56, 7);
+    let mut panel = centred(pen, 66, 7);
     let mut inside = panel.framed("Export  Enter writes a new file here", true);
-    for (y, (place, (format, what))) in (0..).zip(EXPORT_FORMATS.iter().enumerate()) {
-        choice(&mut inside, y, place == selected, &[(2, format), (14, what)]);
+    for (y, (place, (format, what))) in (0..).zip(EXPORTS.iter().enumerate()) {
+        choice(&mut inside, y, place == selected, &[(2, format.name()), (14, what)]);
     }
 }

@@ -4,13 +4,13 @@ use crate::base::Ticks;
 use crate::observe::kind;
 use crate::observe::rows::Span;
 use crate::observe::run::Run;
+use crate::observe::state::State;
 use crate::observe::why::Step;
 use crate::program::head::head;
 use crate::tui::data::{BufferValue, RowId, RunData};
 use crate::tui::lesson::{plain_line, text_lines};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
-use crate::tui::progress::OpState;
 use crate::tui::theme::Role;
 
 /// The pane's title.
@@ -53,7 +53,7 @@ fn facts(model: &Model) -> Vec<Fact> {
         return facts;
     }
     facts.push(("event", event(span)));
-    facts.extend(values(model, data, row, span));
+    facts.extend(values(model, &run, row, span));
     facts.extend(neighbours(data, &run, row, place));
     facts
 }
@@ -90,7 +90,7 @@ fn cause(data: &RunData, run: &Run, row: RowId, span: &Span) -> Option<Fact> {
     let sentence = Step { op, wait, until: None }.sentence(run);
     // The op itself stands above already.
     let behind = sentence.split_once("` ").map_or(sentence.as_str(), |(_, rest)| rest);
-    Some((if span.kind.is_idle() { "it" } else { "before" }, behind.to_owned()))
+    Some((if span.kind.is_idle() { "it" } else { "why" }, behind.to_owned()))
 }
 
 fn event(span: &Span) -> String {
@@ -98,9 +98,10 @@ fn event(span: &Span) -> String {
 }
 
 /// What the op's first result holds now, if it has one.
-fn values(model: &Model, data: &RunData, row: RowId, span: &Span) -> Vec<Fact> {
+fn values(model: &Model, run: &Run, row: RowId, span: &Span) -> Vec<Fact> {
+    let data = &*model.run.data;
     let last = *data.row(row).ops_of(span).last().expect("a span has an op");
-    let done = data.progress.state(last, model.now.event) == OpState::Done;
+    let done = data.at(run, model.now.event).state(last) == State::Done;
     let Some(values) = model.values.as_ref().filter(|values| done && values.rank == row.rank) else { return Vec::new() };
     let writes = data.program().op(last).writes;
     let written = values.buffers.iter().find(|value| writes.contains(&value.buffer));

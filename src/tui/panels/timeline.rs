@@ -263,14 +263,17 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     }
 }
 
-/// What the glyphs in this run mean.
+/// What the glyphs in this run mean, as many as fit whole.
 fn legend(model: &Model, y: u16, pen: &mut Pen<'_>) {
+    let coverage = &model.run.data.coverage;
     let mut x = 1;
-    for &kind in &model.run.data.coverage.kinds {
-        pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
-        x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+    for &kind in &coverage.kinds {
+        if x + 2 + width_of(kind.name()) <= pen.width() {
+            pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
+            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+        }
     }
-    if model.run.data.coverage.busy.streams > 0 {
+    if coverage.busy.streams > 0 && x + 10 <= pen.width() {
         pen.say(x, y, "blank ramp", Role::Quiet);
     }
 }

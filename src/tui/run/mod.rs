@@ -1,5 +1,6 @@
 //! The screen's loop: waits for messages, updates the model, draws once if something changed. It does not tick.
 
+mod files;
 mod pace;
 mod screen;
 mod signals;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::Effect;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
+use crate::tui::axis::Window;
 use crate::tui::data::{Position, RunData};
+use crate::tui::layout::Layout;
 use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, View};
 use crate::tui::panels::facts;
 
@@ -127,7 +129,17 @@ impl Place {
             Landing::Page | Landing::Start => Position::default(),
         };
         land(model, landing);
+        first_step(model);
     }
+}
+
+/// Shows the first step, which fills the page with labels; the whole run if there is one step, or the learner stands behind the first.
+fn first_step(model: &mut Model) {
+    let data = &model.run.data;
+    let step = data.metrics.makespan;
+    let whole = step >= data.end() || step.0 == 0 || model.now.time > step;
+    let width = Layout::of(model).axis_width(data);
+    model.timeline.window = (!whole).then(|| Window::fit(data.clock(), step, width));
 }
 
 /// Stands where the page says, if it says so.
