@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::base::units::Clock;
 use crate::base::{BufferId, Dtype, OpId, Rank, Ticks};
 use crate::lab;
+use crate::observe::lanes::in_compute_row;
 use crate::observe::report::Given;
 use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
 use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
-use crate::observe::lanes::in_compute_row;
 use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
@@ -168,7 +168,21 @@ impl RunData {
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = in_flight(&run, &lanes);
         drop(run);
-        Self { title, record, lanes, rows, coverage, ledger, metrics, report, first_difference: None, critical, progress, in_flight, has_values }
+        Self {
+            title,
+            record,
+            lanes,
+            rows,
+            coverage,
+            ledger,
+            metrics,
+            report,
+            first_difference: None,
+            critical,
+            progress,
+            in_flight,
+            has_values,
+        }
     }
 
     /// A run of nothing on no ranks.

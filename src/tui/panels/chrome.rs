@@ -1,7 +1,7 @@
 //! The lines around the panes: title, tabs, transport, scrubber, message, keys.
 
-use crate::base::units::Ticks;
 use super::facts;
+use crate::base::units::Ticks;
 use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::model::Model;
 use super::update::{Effect, Message, look, update};
-use crate::base::Bytes;
 use super::view::view;
+use crate::base::Bytes;
 use pace::Pace;
 use screen::Screen;
 
