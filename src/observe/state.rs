@@ -103,12 +103,6 @@ impl Progress {
     pub fn at<'a>(&'a self, run: &'a Run<'a>, event: usize) -> At<'a> {
         At { run, event: event.min(run.trace.events.len()), progress: self }
     }
-
-    /// The place of `op` in its rank's list.
-    #[must_use]
-    pub fn place(&self, op: OpId) -> usize {
-        self.place[op.index()] as usize
-    }
 }
 
 impl At<'_> {
@@ -120,6 +114,12 @@ impl At<'_> {
             return self.progress.end;
         }
         self.event.checked_sub(1).map_or(Ticks::ZERO, |last| events[last].time)
+    }
+
+    /// The place of `op` in its rank's list.
+    #[must_use]
+    pub fn place(&self, op: OpId) -> usize {
+        self.progress.place[op.index()] as usize
     }
 
     /// How far `op` is.
@@ -157,7 +157,7 @@ impl At<'_> {
     pub fn heads(&self, rank: Rank) -> Vec<OpId> {
         let open = |ops: &Vec<OpId>| ops.get(ops.partition_point(|&op| self.is_done(op))).copied();
         let mut heads: Vec<OpId> = self.progress.streams[rank.index()].iter().filter_map(open).collect();
-        heads.sort_by_key(|&op| self.progress.place(op));
+        heads.sort_by_key(|&op| self.place(op));
         heads
     }
 

@@ -17,6 +17,7 @@ use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
 use super::coverage::Coverage;
+use super::panels::prepared::{Asked, Prepared};
 
 /// A finished run with all that is drawn of it.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct RunData {
     pub in_flight: Vec<Vec<(Ticks, u32)>>,
     /// Whether the run computed tensors.
     pub has_values: bool,
+    /// What the data panels need beside all this.
+    pub prepared: Prepared,
 }
 
 /// A row of the timeline.
@@ -150,7 +153,9 @@ impl RunData {
             lab::Verdict::Wrong { first_difference, .. } => Some(first_difference.op),
             _ => None,
         };
-        Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) }
+        let mut data = Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) };
+        data.prepared.asked = Asked::of(&run.scenario);
+        data
     }
 
     /// The same from a record, and what is given beside it.
@@ -167,6 +172,7 @@ impl RunData {
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = in_flight(&run, &lanes);
+        let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
         Self {
             title,
@@ -182,6 +188,7 @@ impl RunData {
             progress,
             in_flight,
             has_values,
+            prepared,
         }
     }
 

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod documents;
 mod lanes;
+mod derived;
 mod ledger;
 mod pictures;
 mod scenes;
