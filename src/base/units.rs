@@ -4,16 +4,19 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time or a duration, in the clock's ticks: nanoseconds, or a fixed fraction of a slot (see [`Clock`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticks(pub u64);
 
 /// An amount of memory or of traffic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Bytes(pub u64);
 
 /// What one tick means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "unit", rename_all = "kebab-case")]
 pub enum Clock {
     /// Unit costs: a textbook slot is this many ticks, chosen so that every share of a slot is whole.
     Slots {
@@ -21,6 +24,7 @@ pub enum Clock {
         ticks_per_slot: u64,
     },
     /// A hardware table: one tick is a nanosecond.
+    #[serde(rename = "ns")]
     Nanoseconds,
 }
 

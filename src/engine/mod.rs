@@ -3,6 +3,7 @@
 //! The engine does not know what pipeline parallelism is: it runs ops on buffers and streams, and a program written by hand runs the same way.
 
 mod apply;
+mod checkpoint;
 mod compare;
 pub mod cost;
 pub mod deadlock;

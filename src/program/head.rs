@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::base::OpId;
 use crate::base::model::Part;
+use crate::base::{BufferId, OpId};
 
 use super::op::{Kernel, OpKind};
 use super::tables::Program;
@@ -56,13 +56,12 @@ impl fmt::Display for Head<'_> {
                 write!(f, "{}", self.program.kernels[kernel.index()].kernel)
             }
             OpKind::Send(channel) => {
-                let name = self.program.buffers[op.reads[0].index()].name;
-                write!(f, "send {name} -> {}", self.program.channels[channel.index()].to)
+                self.message(f, "send", op.reads)?;
+                write!(f, " -> {}", self.program.channels[channel.index()].to)
             }
             OpKind::Recv(channel) | OpKind::RecvReduce(channel) => {
-                let name = self.program.buffers[op.writes[0].index()].name;
-                let verb = if matches!(kind, OpKind::RecvReduce(_)) { "recv-reduce" } else { "recv" };
-                write!(f, "{verb} {name} <- {}", self.program.channels[channel.index()].from)
+                self.message(f, if matches!(kind, OpKind::RecvReduce(_)) { "recv-reduce" } else { "recv" }, op.writes)?;
+                write!(f, " <- {}", self.program.channels[channel.index()].from)
             }
             OpKind::Collective(collective) => {
                 let collective = &self.program.collectives[collective.index()];
@@ -70,6 +69,14 @@ impl fmt::Display for Head<'_> {
             }
             OpKind::Skipped(_) => unreachable!("a skipped op stands for one that is not skipped"),
         }
+    }
+}
+
+impl Head<'_> {
+    /// Verb and buffer of a message's end; an end without a buffer is told by the check.
+    fn message(&self, f: &mut fmt::Formatter<'_>, verb: &str, operands: &[BufferId]) -> fmt::Result {
+        f.write_str(verb)?;
+        operands.first().map_or(Ok(()), |buffer| write!(f, " {}", self.program.buffers[buffer.index()].name))
     }
 }
 

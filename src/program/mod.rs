@@ -1,16 +1,20 @@
 //! The language: plans (who computes what in which order) and programs (what each rank's streams do).
 
+pub mod check;
 pub mod head;
 pub mod links;
 pub mod memory;
+pub mod messages;
 pub mod op;
 pub mod plan;
+pub mod record;
 pub mod tables;
 pub mod text;
 pub mod trace;
 pub mod trouble;
 pub mod wait;
 
+pub use check::{Finding, FindingKind, check};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
 pub use tables::{Channel, Collective, CollectiveKind, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;

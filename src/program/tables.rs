@@ -252,6 +252,18 @@ impl Program {
         self.ops.origin[id.index()]
     }
 
+    /// The buffers that an op reads.
+    #[must_use]
+    pub fn reads(&self, id: OpId) -> &[BufferId] {
+        self.ops.reads.get(id.index())
+    }
+
+    /// The buffers that an op writes.
+    #[must_use]
+    pub fn writes(&self, id: OpId) -> &[BufferId] {
+        self.ops.writes.get(id.index())
+    }
+
     /// What an op does.
     #[must_use]
     pub fn kind(&self, id: OpId) -> OpKind {

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use super::tables::Program;
 use super::wait::Wait;
 use crate::base::units::Clock;
@@ -42,7 +44,8 @@ pub struct Times {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Every op ran.
     Completed,
@@ -62,7 +65,7 @@ pub enum Outcome {
 }
 
 /// Who waits for whom when nothing moves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitGraph {
     /// One edge for each rank that waits for another.
     pub edges: Vec<WaitEdge>,
@@ -71,7 +74,7 @@ pub struct WaitGraph {
 }
 
 /// `op` of `rank` waits for `on_op` of `on_rank`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitEdge {
     /// Who waits.
     pub rank: Rank,
@@ -116,6 +119,12 @@ impl Trace {
     #[must_use]
     pub fn times(&self, op: OpId) -> Option<Times> {
         self.event_of[op.index()].map(|_| self.times[op.index()])
+    }
+
+    /// When `op` was ready as far as its own rank is concerned; zero if it never was.
+    #[must_use]
+    pub fn posted_at(&self, op: OpId) -> Ticks {
+        self.times[op.index()].posted
     }
 
     /// The event that started `op`, from 1; `None` if it never started.

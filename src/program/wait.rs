@@ -1,9 +1,12 @@
 //! Why an op cannot start now.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{OpId, Rank};
 
 /// The one thing that an op waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wait {
     /// An earlier op of its own stream is not done.
     Stream(OpId),

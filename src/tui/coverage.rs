@@ -104,7 +104,8 @@ impl RowCoverage {
     pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
         let parts = window.scale.columns;
         let first = window.edge(0);
-        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
+        let mut left =
+            Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
         (1..=width).map(move |column| {
             let edge = window.edge(column);
             let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };

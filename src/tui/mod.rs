@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::base::Bytes;
 use crate::scenario::Source;
 use crate::teach::library::NotFound;
-use crate::teach::{Library, Lesson};
+use crate::teach::{Lesson, Library};
 use model::{Model, own_lesson};
 pub use run::Exit;
 

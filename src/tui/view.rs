@@ -6,9 +6,7 @@ use ratatui::buffer::Buffer;
 use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
-use super::panels::{
-    chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits,
-};
+use super::panels::{chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits};
 use super::pen::Pen;
 use super::theme::Role;
 

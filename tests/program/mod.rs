@@ -1,5 +1,7 @@
 //! The language: program texts, the static check, stored traces.
 
+mod check;
+mod record;
 mod text;
 
 use proptest::prelude::*;

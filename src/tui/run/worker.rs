@@ -157,7 +157,10 @@ mod tests {
         };
         check("[parallel]\npipeline = 0\n", "too small");
         check("[model]\npreset = \"gpt2\"\n", "real values would take");
-        check("[[trouble]]\nkind = \"skip-op\"\nop = \"0F999\"\n[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n", "no op");
+        check(
+            "[[trouble]]\nkind = \"skip-op\"\nop = \"0F999\"\n[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n",
+            "no op",
+        );
     }
 
     #[test]

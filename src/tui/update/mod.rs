@@ -176,7 +176,13 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         return None;
     }
     match command {
-        Command::Palette | Command::Help | Command::Find | Command::Knobs | Command::ListBreaks | Command::Export | Command::Why => {
+        Command::Palette
+        | Command::Help
+        | Command::Find
+        | Command::Knobs
+        | Command::ListBreaks
+        | Command::Export
+        | Command::Why => {
             overlay::open(model, command);
             None
         }

@@ -23,13 +23,13 @@ pub fn open(model: &mut Model, command: Command) {
         Command::ListBreaks => Overlay::Breaks { selected: 0 },
         Command::Export => Overlay::Export { selected: 0 },
         Command::Knobs => Overlay::Knobs { selected: 0, problem: String::new() },
-        Command::Why => match why::sentences(model) {
-            Some(text) => Overlay::Why { text, scroll: 0 },
-            None => {
+        Command::Why => {
+            let text = why::sentences(model);
+            if text.is_none() {
                 model.say("nothing under the cursor has to wait");
-                Overlay::None
             }
-        },
+            text.map_or(Overlay::None, |text| Overlay::Why { text, scroll: 0 })
+        }
         _ => Overlay::None,
     };
     model.overlay = overlay;
@@ -46,7 +46,7 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
     }
     let matching = matches(model).len();
     match &mut model.overlay {
-        Overlay::None => {}
+        Overlay::None | Overlay::Problem { .. } => {}
         Overlay::Help { filter, scroll } => {
             if !scrolled(scroll, key, usize::MAX) && typed(filter, key) {
                 *scroll = 0;
@@ -60,7 +60,6 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
         Overlay::Find { text } => _ = typed(text, key),
         Overlay::Knobs { .. } => return turn_knob(model, key),
         Overlay::Why { scroll, .. } => _ = listed(scroll, key, usize::MAX),
-        Overlay::Problem { .. } => {}
         Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.len()),
         Overlay::Export { selected } => _ = listed(selected, key, EXPORTS.len()),
     }

@@ -9,6 +9,7 @@ use super::Effect;
 use super::timeline;
 use crate::base::{OpId, Ticks};
 use crate::observe::kind::label;
+use crate::observe::lanes::in_compute_row;
 use crate::observe::state::State;
 use crate::observe::traffic::collective_of;
 use crate::tui::commands::Command;
@@ -106,18 +107,20 @@ fn step_rank(model: &mut Model, times: usize, forward: bool) {
     seek(model, target);
 }
 
-/// To the end of what the focus rank is in, or before its start: a slot of the schedule, or a collective.
+/// To the end of what the row under the cursor is in or comes to next, or before the start of what it was in last: a slot of the
+/// schedule, or a collective.
 fn unit(model: &mut Model, forward: bool) {
     let data = Arc::clone(&model.run.data);
     let run = data.run();
-    let Some(order) = run.program.order.get(model.focus_rank().index()) else { return };
+    let Some(row) = model.cursor_row() else { return };
+    let order = &run.program.order[row.rank.index()];
     let now = model.now.event;
     let at = data.at(&run, now);
-    // Forwards, the first op that has not ended; backwards, the last one that has started.
+    let mut of_row = order.iter().filter(|&&op| in_compute_row(&run, op) == row.compute);
     let here = if forward {
-        order.iter().find(|&&op| at.state(op) < State::Done)
+        of_row.find(|&&op| at.state(op) < State::Done)
     } else {
-        order.iter().rfind(|&&op| at.state(op) >= State::Running)
+        of_row.rfind(|&&op| at.state(op) >= State::Running)
     };
     let Some(&here) = here else { return seek(model, if forward { usize::MAX } else { 0 }) };
     let same = |op: &OpId| match (collective_of(&run, *op), collective_of(&run, here)) {

@@ -14,12 +14,11 @@ use crate::tui::model::Model;
 pub fn sentences(model: &Model) -> Option<String> {
     let data = &model.run.data;
     let run = data.run();
-    let chain = match (model.cursor_op(), model.cursor_span()) {
-        (Some(op), Some((place, span))) => chain(&run, op, since(model, place, span.start)),
-        _ => {
-            let stands = data.at(&run, data.events()).heads(model.cursor_row()?.rank);
-            chain(&run, *stands.first()?, data.end())
-        }
+    let chain = if let (Some(op), Some((place, span))) = (model.cursor_op(), model.cursor_span()) {
+        chain(&run, op, since(model, place, span.start))
+    } else {
+        let stands = data.at(&run, data.events()).heads(model.cursor_row()?.rank);
+        chain(&run, *stands.first()?, data.end())
     };
     if chain.steps.is_empty() { None } else { Some(in_words(&run, chain)) }
 }

@@ -1,0 +1,104 @@
+//! Do members agree? Every member of a group issues one op of each of its collectives, with operands like the others'.
+
+use super::{Finding, FindingKind, Named};
+use crate::base::{BufferId, CollectiveId, OpId, Rank};
+use crate::program::op::OpKind;
+use crate::program::tables::Program;
+
+/// What is wrong with collectives. One that no rank issues is no part of the program.
+pub(super) fn check(program: &Program) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut meetings = vec![Meeting::default(); program.collectives.len()];
+    for op in program.all() {
+        if let OpKind::Collective(collective) = program.kind(op) {
+            meetings[collective.index()].join(program, collective, op, &mut findings);
+        }
+    }
+    for (index, meeting) in meetings.iter().enumerate() {
+        findings.extend(meeting.missing(program, CollectiveId::new(index)));
+    }
+    findings
+}
+
+/// Who has come to a collective so far.
+#[derive(Clone, Default)]
+struct Meeting {
+    first: Option<OpId>,
+    latest: Option<OpId>,
+    members: usize,
+}
+
+impl Meeting {
+    fn join(&mut self, program: &Program, collective: CollectiveId, op: OpId, findings: &mut Vec<Finding>) {
+        let rank = program.rank_of(op);
+        let again = self.latest.filter(|&latest| program.rank_of(latest) == rank);
+        self.latest = Some(op);
+        if again.is_some() || !is_member(program, collective, self.members, rank) {
+            findings.push(extra(program, again, op));
+            return;
+        }
+        self.members += 1;
+        let first = *self.first.get_or_insert(op);
+        if !are_alike(program, first, op) {
+            findings.push(unlike(program, first, op));
+        }
+    }
+
+    /// The members that never came.
+    fn missing(&self, program: &Program, id: CollectiveId) -> Option<Finding> {
+        let collective = &program.collectives[id.index()];
+        let group = &program.groups[collective.group.index()];
+        let first = self.first.filter(|_| self.members < group.ranks.len())?;
+        let came: Vec<Rank> =
+            program.all().filter(|&op| program.kind(op) == OpKind::Collective(id)).map(|op| program.rank_of(op)).collect();
+        let absent: Vec<String> = group.ranks.iter().filter(|rank| !came.contains(rank)).map(Rank::to_string).collect();
+        let absent = absent.join(", ");
+        Some(Finding {
+            kind: FindingKind::MissingMember,
+            rank: program.rank_of(first),
+            ops: vec![first],
+            sentence: format!("{} waits for members of {} that never come: {absent}", Named(program, first), group.name),
+            hint: format!("issue the collective on {absent} too"),
+        })
+    }
+}
+
+/// Whether `rank` is in the group. Ranks mostly come in the order of the group, so that the `next`-th member is the likely one.
+fn is_member(program: &Program, collective: CollectiveId, next: usize, rank: Rank) -> bool {
+    let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
+    ranks.get(next) == Some(&rank) || ranks.contains(&rank)
+}
+
+fn are_alike(program: &Program, first: OpId, op: OpId) -> bool {
+    let layout = |buffer: &BufferId| program.buffers[buffer.index()].layout;
+    let are_alike = |a: &[BufferId], b: &[BufferId]| a.iter().map(layout).eq(b.iter().map(layout));
+    are_alike(program.reads(first), program.reads(op)) && are_alike(program.writes(first), program.writes(op))
+}
+
+fn extra(program: &Program, again: Option<OpId>, op: OpId) -> Finding {
+    let (sentence, hint) = match again {
+        Some(_) => (format!("{} is issued a second time", Named(program, op)), "a member takes part in a collective once"),
+        None => (
+            format!("{} is issued by a rank that is no member", Named(program, op)),
+            "leave it out, or add the rank to the group",
+        ),
+    };
+    let ops = again.into_iter().chain([op]).collect();
+    Finding { kind: FindingKind::ExtraMember, rank: program.rank_of(op), ops, sentence, hint: hint.to_owned() }
+}
+
+fn unlike(program: &Program, first: OpId, op: OpId) -> Finding {
+    let (other, own) = (program.reads(first).len(), program.reads(op).len());
+    let how = if own == other {
+        "other shapes".to_owned()
+    } else {
+        format!("{} operands {}", own.abs_diff(other), if own < other { "fewer" } else { "more" })
+    };
+    Finding {
+        kind: FindingKind::UnlikeMembers,
+        rank: program.rank_of(op),
+        ops: vec![first, op],
+        sentence: format!("{} brings {how} than {} of {}", Named(program, op), Named(program, first), program.rank_of(first)),
+        hint: "all members bring as many operands, of the same shapes, in the same order".to_owned(),
+    }
+}

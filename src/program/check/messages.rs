@@ -1,0 +1,67 @@
+//! Do messages meet? Every send a receive on its channel, in order, with the buffer and the shape that the receiver expects.
+
+use super::{Finding, FindingKind, Named};
+use crate::base::{BufferId, ChannelId, OpId};
+use crate::program::messages::Messages;
+use crate::program::op::Buffer;
+use crate::program::tables::{Channel, Program};
+
+/// What is wrong with messages. Of several ends of one channel that do not fit, the first is told: it shifts those behind it.
+pub(super) fn check(program: &Program) -> Vec<Finding> {
+    let messages = Messages::of(program);
+    let channels = program.channels.iter().enumerate();
+    channels.flat_map(|(index, channel)| ends(program, &messages, ChannelId::new(index), *channel)).collect()
+}
+
+fn ends(program: &Program, messages: &Messages, id: ChannelId, channel: Channel) -> impl Iterator<Item = Finding> {
+    let (sends, receives) = (messages.sends(id), messages.receives(id));
+    let unlike = sends.iter().zip(receives).find_map(|(&send, &receive)| meet(program, send, receive));
+    let met = sends.len().min(receives.len());
+    let alone = match (sends.get(met), receives.get(met)) {
+        (Some(&send), _) => Some(unmatched(program, FindingKind::UnmatchedSend, send, channel)),
+        (_, Some(&receive)) => Some(unmatched(program, FindingKind::UnmatchedReceive, receive, channel)),
+        (None, None) => None,
+    };
+    unlike.into_iter().chain(alone)
+}
+
+/// What is wrong with a send and the receive that it meets.
+fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
+    let buffer = |id: BufferId| program.buffers[id.index()];
+    let (given, expected) = (buffer(program.reads(send)[0]), buffer(program.writes(receive)[0]));
+    let is_like = given.layout == expected.layout;
+    if is_like && given.name == expected.name {
+        return None;
+    }
+    let finding = Finding {
+        kind: if is_like { FindingKind::SilentSwap } else { FindingKind::UnlikeEnds },
+        rank: program.rank_of(receive),
+        ops: vec![send, receive],
+        sentence: format!("{} meets {}{}", Named(program, send), Named(program, receive), shapes(program, &given, &expected)),
+        hint: "the k-th send of a channel meets its k-th receive: issue both ends in the same order".to_owned(),
+    };
+    Some(finding)
+}
+
+/// Where they differ, the sizes of what is sent and what is expected.
+fn shapes(program: &Program, sent: &Buffer, expected: &Buffer) -> String {
+    if sent.layout == expected.layout {
+        return ": equal shapes, other data, and nothing would notice".to_owned();
+    }
+    let bytes = |buffer: &Buffer| program.layouts[buffer.layout.index()].bytes();
+    format!(": {} are sent where {} of another shape are expected", bytes(sent), bytes(expected))
+}
+
+fn unmatched(program: &Program, kind: FindingKind, op: OpId, channel: Channel) -> Finding {
+    let (missing, peer) = match kind {
+        FindingKind::UnmatchedSend => ("receive", channel.to),
+        _ => ("send", channel.from),
+    };
+    Finding {
+        kind,
+        rank: program.rank_of(op),
+        ops: vec![op],
+        sentence: format!("{} has no {missing} on {peer}", Named(program, op)),
+        hint: format!("issue one on {peer}, or leave this end out"),
+    }
+}

@@ -1,0 +1,208 @@
+//! Is everything in order? Vector clocks over the streams of a rank, and what every buffer went through.
+//!
+//! On one rank, op a comes before op b if it stands before it on the same stream, or if a chain of waits and streams leads from b to a.
+//! A clock says for each stream how far it had come when an op started. Of a buffer's uses it is enough to remember the latest write and
+//! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, `FastTrack`).
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use crate::base::{BufferId, OpId, Rank};
+use crate::program::op::{Buffer, OpKind};
+use crate::program::tables::Program;
+
+/// What is wrong with the order of ops and with the life of buffers.
+pub(super) fn check(program: &Program) -> Vec<Finding> {
+    let mut walk = Walk::new(program);
+    for rank in (0..program.ranks()).map(Rank::new) {
+        walk.rank(rank);
+    }
+    walk.left_behind();
+    walk.findings
+}
+
+/// The place of an op in its rank's list, from 1; 0 is none.
+pub(super) type Place = u32;
+
+/// What a buffer went through.
+#[derive(Clone, Copy)]
+pub(super) struct Life {
+    pub rank: Rank,
+    /// The latest write, or free.
+    pub write: Place,
+    /// A read behind it.
+    pub read: Place,
+    /// It is there from the start and stays.
+    pub stays: bool,
+    pub freed: bool,
+    /// Further reads, in no order with `read`, stand in [`Walk::reads`].
+    more_reads: bool,
+}
+
+/// What an op does to a buffer.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Use {
+    Read,
+    Write,
+    Free,
+}
+
+/// The walk through the lists of all ranks.
+pub(super) struct Walk<'a> {
+    pub program: &'a Program,
+    pub findings: Vec<Finding>,
+    /// Per op, its place, once it is issued.
+    pub places: Vec<Place>,
+    /// Per buffer.
+    pub lives: Vec<Life>,
+    reads: BTreeMap<BufferId, Vec<Place>>,
+    /// Streams of the program.
+    streams: usize,
+    /// The rank at work.
+    pub rank: Rank,
+    /// Per op of the rank, its stream.
+    stream_of: Vec<u32>,
+    /// Per op of the rank, for each stream the place of the latest op that comes before it, or is it.
+    clocks: Vec<Place>,
+    /// The clock of the op at work.
+    now: Vec<Place>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(program: &'a Program) -> Self {
+        let life = |buffer: &Buffer| Life {
+            rank: buffer.rank,
+            write: 0,
+            read: 0,
+            stays: buffer.lives_from_start(),
+            freed: false,
+            more_reads: false,
+        };
+        let streams = program.streams.len();
+        Self {
+            program,
+            findings: Vec::new(),
+            places: vec![0; program.ops()],
+            lives: program.buffers.iter().map(life).collect(),
+            reads: BTreeMap::new(),
+            streams,
+            rank: Rank(0),
+            stream_of: Vec::new(),
+            clocks: Vec::new(),
+            now: vec![0; streams],
+        }
+    }
+
+    fn rank(&mut self, rank: Rank) {
+        self.rank = rank;
+        let order = &self.program.order[rank.index()];
+        self.stream_of.clear();
+        self.clocks.clear();
+        let mut latest = vec![0; self.streams];
+        for (place, &op) in (1..).zip(order) {
+            if self.is_misplaced(op) {
+                // It keeps its place, so that places stay those of the list, and does nothing.
+                self.stream_of.push(0);
+                self.clocks.extend(std::iter::repeat_n(0, self.streams));
+                continue;
+            }
+            let stream = self.program.stream_of(op);
+            self.tick(op, place, std::mem::replace(&mut latest[stream.index()], place));
+            self.uses(op, place);
+        }
+    }
+
+    /// Sets the clock for `op`: behind the op before it on its stream, and behind all that it waits for.
+    fn tick(&mut self, op: OpId, place: Place, before: Place) {
+        let streams = self.streams;
+        let clock = |place: Place| (place as usize - 1) * streams..place as usize * streams;
+        if before == 0 {
+            self.now.fill(0);
+        } else {
+            self.now.copy_from_slice(&self.clocks[clock(before)]);
+        }
+        let program = self.program;
+        for on in program.waits(op) {
+            let waited = self.places[on.index()];
+            if waited == 0 || program.rank_of(on) != self.rank {
+                self.bad_wait(op, on);
+                continue;
+            }
+            for (now, &then) in self.now.iter_mut().zip(&self.clocks[clock(waited)]) {
+                *now = then.max(*now);
+            }
+        }
+        let stream = program.stream_of(op);
+        self.now[stream.index()] = place;
+        self.places[op.index()] = place;
+        self.stream_of.push(stream.0);
+        self.clocks.extend_from_slice(&self.now);
+    }
+
+    fn uses(&mut self, op: OpId, place: Place) {
+        let program = self.program;
+        let (reads, writes) = (program.reads(op), program.writes(op));
+        if !takes(program.kind(op), reads, writes) {
+            self.wrong_operands(op);
+        }
+        reads.iter().for_each(|&buffer| self.read(op, place, buffer));
+        writes.iter().for_each(|&buffer| self.change(op, place, buffer, Use::Write));
+        program.frees(op).for_each(|buffer| self.change(op, place, buffer, Use::Free));
+    }
+
+    /// Whether the op at `place` comes before the op at work, or is it.
+    fn is_before(&self, place: Place) -> bool {
+        place == 0 || self.now[self.stream_of[place as usize - 1] as usize] >= place
+    }
+
+    fn read(&mut self, op: OpId, place: Place, buffer: BufferId) {
+        let life = self.lives[buffer.index()];
+        if life.freed || life.rank != self.rank || (life.write == 0 && !life.stays) {
+            self.misuse(op, buffer, life, Use::Read);
+        }
+        if !life.freed && !self.is_before(life.write) {
+            self.race(op, life.write, buffer, (Use::Write, Use::Read));
+        }
+        if self.is_before(life.read) {
+            self.lives[buffer.index()].read = place;
+        } else {
+            self.lives[buffer.index()].more_reads = true;
+            self.reads.entry(buffer).or_default().push(place);
+        }
+    }
+
+    /// A write or a free: it must come behind every earlier use.
+    fn change(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
+        let life = self.lives[buffer.index()];
+        if life.freed || life.rank != self.rank || (change == Use::Free && life.stays) {
+            self.misuse(op, buffer, life, change);
+        }
+        if !life.freed && !self.is_before(life.write) {
+            self.race(op, life.write, buffer, (Use::Write, change));
+        }
+        if !self.is_before(life.read) {
+            self.race(op, life.read, buffer, (Use::Read, change));
+        }
+        if life.more_reads {
+            for read in self.reads.remove(&buffer).unwrap_or_default() {
+                if !self.is_before(read) {
+                    self.race(op, read, buffer, (Use::Read, change));
+                }
+            }
+        }
+        let freed = life.freed || change == Use::Free;
+        self.lives[buffer.index()] = Life { write: place, read: 0, freed, more_reads: false, ..life };
+    }
+}
+
+/// Whether a kind of op takes these operands.
+fn takes(kind: OpKind, reads: &[BufferId], writes: &[BufferId]) -> bool {
+    let kind = if let OpKind::Skipped(kind) = kind { kind.original() } else { kind };
+    match kind {
+        OpKind::Send(_) => (reads.len(), writes.len()) == (1, 0),
+        OpKind::Recv(_) => (reads.len(), writes.len()) == (0, 1),
+        OpKind::RecvReduce(_) => reads.len() == 1 && reads == writes,
+        OpKind::Collective(_) => reads.len() == writes.len(),
+        OpKind::Run(_) | OpKind::Skipped(_) => true,
+    }
+}
