@@ -16,6 +16,7 @@ static RUNS: LazyLock<Vec<RunData>> = LazyLock::new(|| {
         "lessons/04-ddp/gpt2.toml",
         "scenarios/star-8.toml",
         "scenarios/tree-8.toml",
+        "scenarios/ddp-pipeline.toml",
     ];
     paths.map(data).into()
 });
@@ -23,7 +24,7 @@ static RUNS: LazyLock<Vec<RunData>> = LazyLock::new(|| {
 #[test]
 fn the_smallest_sizes_are_drawn() {
     for (_, draw) in PANELS {
-        for run in RUNS.iter() {
+        for run in RUNS.iter().chain([&RunData::empty()]) {
             for size in [(0, 0), (1, 1), (1, 40), (200, 1), (7, 3), (12, 7)] {
                 let breaks = BTreeSet::new();
                 drawn(run, draw, Place { event: 20, focus: 0, scroll: 0, breaks: &breaks, values: None }, size, ASCII_MONO);
@@ -38,7 +39,7 @@ proptest! {
     #[test]
     fn no_size_at_no_event_panics(
         panel in 0..PANELS.len(),
-        run in 0..7_usize,
+        run in 0..RUNS.len(),
         size in (0_u16..=300, 0_u16..=100),
         event in any::<prop::sample::Index>(),
         focus in any::<prop::sample::Index>(),
