@@ -159,7 +159,7 @@ proptest! {
         let session = scenes::record(&scenario);
         let run = Run::new(session.program(), session.trace());
         let expected = find(&formula::of(&scenario), Quantity::Makespan).expect("a closed form").value;
-        let steps = 2.0 * ranks as f64;
+        let steps = 2.0 * f64::from(u32::try_from(ranks).expect("few ranks"));
         // Each message's time is rounded up to whole nanoseconds.
         let found = run.trace.clock.in_unit(run.makespan());
         prop_assert!((0.0..=steps).contains(&(found - expected + 1e-6)), "{} {}", found, expected);
