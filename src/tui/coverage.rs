@@ -243,7 +243,7 @@ impl Busy {
     fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
         let (mut changes, mut streams) = (Vec::new(), 0);
         for row in rows {
-            streams += 1;
+            streams += u32::from(!row.spans.is_empty());
             let ops = row.spans.iter().filter(|span| span.kind.is_compute() && !span.is_mark());
             changes.extend(ops.flat_map(|span| [(span.start.0, true), (span.end.0, false)]));
         }

@@ -16,6 +16,7 @@ use crate::observe::why::{CriticalPath, critical_path};
 use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
+use super::alerts::{Alert, alerts};
 use super::coverage::Coverage;
 use super::panels::prepared::{Asked, Prepared};
 
@@ -40,6 +41,8 @@ pub struct RunData {
     pub report: Report,
     /// The op whose result is the first wrong one.
     pub first_difference: Option<OpId>,
+    /// Where something is wrong.
+    pub alerts: Vec<Alert>,
     /// What held the first step up from its start to its end.
     pub critical: CriticalPath,
     /// How far each op is at any event.
@@ -155,6 +158,7 @@ impl RunData {
         };
         let mut data = Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) };
         data.prepared.asked = Asked::of(&run.scenario);
+        data.alerts = alerts(&data);
         data
     }
 
@@ -174,7 +178,7 @@ impl RunData {
         let in_flight = in_flight(&run, &lanes);
         let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
-        Self {
+        let mut data = Self {
             title,
             record,
             lanes,
@@ -184,12 +188,15 @@ impl RunData {
             metrics,
             report,
             first_difference: None,
+            alerts: Vec::new(),
             critical,
             progress,
             in_flight,
             has_values,
             prepared,
-        }
+        };
+        data.alerts = alerts(&data);
+        data
     }
 
     /// A run of nothing on no ranks.
@@ -267,7 +274,8 @@ impl RunData {
         row_of(&self.lanes, row)
     }
 
-    /// Where `op` stands in the timeline: its row's place, and its start. What never started stands where its rank's row ends.
+    /// Where `op` stands in the timeline: its row's place, and its start. What never started stands where its own rank owes it nothing
+    /// more.
     #[must_use]
     pub fn place_of(&self, op: OpId) -> Option<(usize, Ticks)> {
         let run = self.run();
@@ -275,8 +283,8 @@ impl RunData {
         let of_rank = |row: &RowId| row.rank == rank;
         let place = self.rows.iter().position(|row| of_rank(row) && row.compute == compute);
         let place = place.or_else(|| self.rows.iter().position(of_rank))?;
-        let stands = self.row(self.rows[place]).spans.last().map_or(Ticks::ZERO, |span| span.end);
-        Some((place, run.times(op).map_or(stands, |times| times.start)))
+        let posted = || self.at(&run, self.events()).posted(op);
+        Some((place, run.times(op).map_or_else(posted, |times| times.start)))
     }
 
     /// The ops that the event of `op` starts: itself, the other end of its message, or all members of its collective.

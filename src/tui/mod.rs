@@ -1,5 +1,6 @@
 //! The screen: model, update, view. Everything in it but `run` is pure.
 
+pub mod alerts;
 pub mod axis;
 pub mod commands;
 pub mod coverage;

@@ -127,6 +127,9 @@ fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
     pen.say(right + 2, 0, &end, Role::Quiet);
     let place = |time: Ticks| x + 1 + share(time.0, data.end().0, right - x - 2);
     let mark = pen.theme.style(Role::Mark);
+    for alert in &data.alerts {
+        pen.put(place(alert.time), 0, '!', mark);
+    }
     for &event in &model.breaks {
         pen.put(place(data.position(event).time), 0, '*', mark);
     }

@@ -108,10 +108,14 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         level = level.max(lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen));
         y += 1;
     }
+    alerts(data, &shown, &window, left, pen);
     playhead(model, &window, left, y, pen.tier.playfoot(), pen);
     if lanes < usize::from(pen.height().saturating_sub(AROUND)) {
-        utilisation(model, &window, left, y + 1, pen);
-        legend(model, y + 2, pen);
+        let computes = data.coverage.busy.streams > 0;
+        if computes {
+            utilisation(model, &window, left, y + 1, pen);
+        }
+        legend(model, y + 1 + u16::from(computes), pen);
     }
     title(data, shown.len(), level, &window)
 }
@@ -190,6 +194,27 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
     level
+}
+
+/// A mark wherever something is wrong; what is wrong at the end of the run stands on its last column. Behind an op that waits for ever
+/// its row shows the wait. A rank's communication row that is not shown shows its alerts on the row above.
+fn alerts(data: &RunData, shown: &[usize], window: &Window, left: u16, pen: &mut Pen<'_>) {
+    let width = pen.width().saturating_sub(left);
+    let (style, waiting) = (pen.theme.style(Role::Alert), pen.theme.stroke(Kind::Waiting));
+    let end = u16::try_from(window.column(data.end().0)).unwrap_or(0).min(width);
+    for alert in data.alerts.iter().filter(|alert| !alert.is_skip) {
+        let Some(place) = shown.partition_point(|&row| row <= alert.row).checked_sub(1) else { continue };
+        let is_here = data.rows[shown[place]].rank == data.rows[alert.row].rank;
+        let column = match window.column(alert.time.0) {
+            last if last == i64::from(width) => width.checked_sub(1),
+            _ => window.visible(alert.time.0, width),
+        };
+        let (true, Some(column), Ok(line)) = (is_here, column, u16::try_from(place)) else { continue };
+        if alert.waits && shown[place] == alert.row {
+            (column..end).for_each(|column| pen.put(left + column, 2 + line, pen.tier.fill(Kind::Waiting), waiting));
+        }
+        pen.put(left + column, 2 + line, '!', style);
+    }
 }
 
 /// The row under the cursor; if that row is not shown, the compute row of its rank.
