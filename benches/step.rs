@@ -59,8 +59,8 @@ fn main() {
     let gflop = products.iter().map(Product::flops).sum::<f64>() / 1e9;
     println!("{} parameters, {gflop:.1} GFLOP in matrix products, {rounds} rounds", training.model.parameter_count());
     let ratios: Vec<f64> = steps.iter().zip(&floor).map(|(step, floor)| step.as_secs_f64() / floor.as_secs_f64()).collect();
-    let [floor_best, floor_median] = report("floor: products alone", floor);
-    let [best, _] = report("step through a session", steps);
+    let [floor_best, floor_median] = report("floor: products alone", &floor);
+    let [best, _] = report("step through a session", &steps);
     println!("{:24}best {:8.2}      median of pairs {:8.2}", "step / floor", best / floor_best, median(ratios));
     println!("{:24}best {:8.1}      median {:8.1}", "floor in GFLOP/s", gflop / floor_best * 1e3, gflop / floor_median * 1e3);
     let losses: Vec<f64> = session.values().losses().iter().map(|loss| loss.value).collect();
@@ -68,7 +68,7 @@ fn main() {
 }
 
 /// Prints and returns the best and the median, in ms.
-fn report(name: &str, times: Vec<Duration>) -> [f64; 2] {
+fn report(name: &str, times: &[Duration]) -> [f64; 2] {
     let times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     let median = median(times);
