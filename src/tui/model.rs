@@ -217,10 +217,22 @@ pub struct Cursor {
 pub struct TimelineModel {
     /// The cursor: its row is the focus rank.
     pub cursor: Cursor,
-    /// The shown stretch; none: the whole run.
-    pub window: Option<Window>,
+    /// The shown stretch of time.
+    pub shown: Shown,
     /// The first shown row.
     pub first_row: usize,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// The whole run, in whatever columns there are.
+    #[default]
+    Run,
+    /// The first step.
+    Step,
+    /// What the learner has zoomed or gone to.
+    At(Window),
 }
 
 /// What lies over the view.

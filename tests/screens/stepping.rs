@@ -5,7 +5,7 @@ use ranklab::base::units::{Clock, Ticks};
 use ranklab::base::{OpId, Rank};
 use ranklab::observe::kind;
 use ranklab::observe::state::State;
-use ranklab::tui::model::{Pane, View};
+use ranklab::tui::model::{Pane, Shown, View};
 use ranklab::tui::update::{Effect, Message};
 use std::time::Duration;
 
@@ -137,11 +137,15 @@ fn small_steps_of_time_add_up() {
 fn the_page_stays_while_the_playhead_moves_and_turns_when_it_leaves() {
     let mut lab = lab();
     lab.press("2 + + +");
-    let first = lab.model.timeline.window.unwrap();
+    let window = |lab: &Lab| match lab.model.timeline.shown {
+        Shown::At(window) => window,
+        shown => panic!("zoomed, not {shown:?}"),
+    };
+    let first = window(&lab);
     lab.press("s s s");
-    assert_eq!(lab.model.timeline.window.unwrap(), first, "still on the page");
+    assert_eq!(window(&lab), first, "still on the page");
     lab.press("c");
-    let turned = lab.model.timeline.window.unwrap();
+    let turned = window(&lab);
     assert!(turned.start > first.start && turned.scale == first.scale);
 }
 
@@ -252,6 +256,6 @@ fn stepping_to_the_end_and_back_draws_the_first_screen_again() {
         lab.press("S");
     }
     lab.model.message.clear();
-    lab.model.timeline.window = None;
+    lab.model.timeline.shown = Shown::Run;
     assert_eq!(super::pictures::text(&lab.model), first);
 }

@@ -20,7 +20,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
         let lessons = format!("{} lessons", model.shelf.library.lessons().len());
         return pen.say_right(x + 2, 0, 1, &lessons, Role::Quiet);
     }
-    let x = pen.say(x, 0, &model.lesson.heading(), Role::Text);
+    let own = model.lesson.lesson.number == 0 && !model.run.data.title.is_empty();
+    let heading = if own { model.run.data.title.clone() } else { model.lesson.heading() };
+    let x = pen.say(x, 0, &heading, Role::Text);
     let mut facts = facts::facts(&model.run.data);
     if model.asked.is_some() && model.run.number > 0 {
         facts.insert(0, "[RUNNING]".to_owned());

@@ -266,9 +266,12 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
     level
 }
 
-/// A label that does not fit keeps only its letter: a cut number would be another number.
+/// A label that does not fit keeps only its letter, since a cut number would be another number; what moves keeps its glyphs.
 fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
     let fits = width_of(text) <= room;
+    if !fits && !span.kind.is_compute() {
+        return;
+    }
     let text = if fits { text } else { text.split_at(text.chars().next().map_or(0, char::len_utf8)).0 };
     let room = room.min(area.width.saturating_sub(column));
     let style = pen.theme.label(span.kind);

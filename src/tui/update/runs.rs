@@ -5,10 +5,8 @@ use std::sync::Arc;
 use super::Effect;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
-use crate::tui::axis::Window;
 use crate::tui::data::{Position, RunData};
-use crate::tui::layout::Layout;
-use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, View};
+use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, Shown, View};
 use crate::tui::panels::facts;
 
 /// Opens a lesson at its first page, and asks for the run of that page.
@@ -104,7 +102,6 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
     model.run = RunModel { data, number, setup: model.setup.clone() };
     model.breaks.clear();
     model.marks.clear();
-    model.timeline.window = None;
     place.restore(model, landing);
     timeline::keep_in_view(model);
 }
@@ -133,13 +130,11 @@ impl Place {
     }
 }
 
-/// Shows the first step, which fills the page with labels; the whole run if there is one step, or the learner stands behind the first.
+/// Shows the first step, which fills the page with labels; the whole run if the learner stands behind it.
 fn first_step(model: &mut Model) {
-    let data = &model.run.data;
-    let step = data.metrics.makespan;
-    let whole = step >= data.end() || step.0 == 0 || model.now.time > step;
-    let width = Layout::of(model).axis_width(data);
-    model.timeline.window = (!whole).then(|| Window::fit(data.clock(), step, width));
+    let step = model.run.data.metrics.makespan;
+    let within = step.0 > 0 && model.now.time <= step;
+    model.timeline.shown = if within { Shown::Step } else { Shown::Run };
 }
 
 /// Stands where the page says, if it says so.
