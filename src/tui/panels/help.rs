@@ -76,17 +76,16 @@ const FOLDS: [(Command, &str, &str); 2] = [
     (Command::GoToEvent, "g ..", "go to event, time, rank, bubble ..."),
 ];
 
-/// The line that `line` shares with others, if it does: its own if it is the first of them, otherwise none.
-fn folded(line: &Binding) -> Option<Option<Line>> {
-    let is_jump = line.keys.first().is_some_and(|keys| keys.starts_with("g ")) && line.pair.is_none();
-    let shares = is_jump || matches!(line.command, Command::Show(_));
-    let first = FOLDS.iter().find(|fold| fold.0 == line.command);
-    shares.then(|| first.map(|(_, keys, help)| Line::Keys((*keys).to_owned(), help)))
+/// Whether `line` shares its line with others.
+fn is_folded(line: &Binding) -> bool {
+    let jumps = line.keys.first().is_some_and(|keys| keys.starts_with("g ")) && line.pair.is_none();
+    jumps || matches!(line.command, Command::Show(_))
 }
 
 fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
-    if let (Some(folded), true) = (folded(line), filter.is_empty()) {
-        return folded;
+    if is_folded(line) && filter.is_empty() {
+        let first = FOLDS.iter().find(|fold| fold.0 == line.command);
+        return first.map(|(_, keys, help)| Line::Keys((*keys).to_owned(), help));
     }
     let is_second = TABLE.iter().any(|first| first.pair.is_some_and(|(other, _)| other == line.command));
     if is_second || line.keys.is_empty() {
