@@ -274,7 +274,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Maximise, &["z"], "maximise", "one pane alone / all panes").hint("max").page(),
     bind(Command::Show(View::Lesson), &["1"], "view-lesson", "the lesson beside the picture").page(),
     bind(Command::Show(View::Timeline), &["2"], "view-timeline", "the timeline alone").page(),
-    bind(Command::Show(View::Debugger), &["3"], "view-debugger", "the ranks' programs").page(),
+    bind(Command::Show(View::Debugger), &["3", "v"], "view-debugger", "the ranks' programs and values").page(),
     bind(Command::Show(View::Links), &["4"], "view-links", "links and collectives").page(),
     bind(Command::Show(View::Memory), &["5"], "view-memory", "memory over time").page(),
     bind(Command::Show(View::Metrics), &["6"], "view-metrics", "where the time goes").page(),

@@ -5,7 +5,8 @@ use std::fs;
 use super::{ASCII_MONO, Lab};
 use ranklab::program::trace::Outcome;
 use ranklab::schedule;
-use ranklab::tui::model::{Overlay, View};
+use ranklab::tui::layout::Layout;
+use ranklab::tui::model::{Overlay, Pane, View};
 use ranklab::tui::update::{Effect, Message, update};
 
 fn lab() -> Lab {
@@ -60,6 +61,19 @@ fn a_page_stands_where_it_says_and_runs_what_it_says() {
     assert!(matches!(lab.model.run.data.record.trace.outcome, Outcome::Deadlocked(_)));
     lab.press("[ [ [ [ [");
     assert_eq!((lab.model.lesson.page, lab.model.setup.name.as_str()), (0, "scenario.toml"));
+}
+
+#[test]
+fn who_reads_goes_on_reading_on_the_next_page() {
+    for (size, keys) in [((120, 36), ""), ((80, 24), "Tab Tab")] {
+        let mut lab = Lab::opened(size, ASCII_MONO);
+        lab.press(keys);
+        for _ in 0..6 {
+            lab.press("]");
+            let focused = Layout::of(&lab.model).focused(&lab.model).expect("a pane");
+            assert_eq!(focused.pane, Pane::Text, "page {} at {size:?}", lab.model.lesson.page);
+        }
+    }
 }
 
 #[test]
