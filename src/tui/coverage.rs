@@ -1,14 +1,17 @@
 //! How much of any stretch of time each kind covers, at any zoom, without visiting the spans in it.
 //!
-//! Running totals at every 32nd span: the answer for a stretch is the difference of two totals, exact to the tick. Built
-//! once per run, off the screen's thread; a query costs one binary search and at most 31 additions. (A pyramid of buckets
-//! would answer as fast, but only roughly, and would have to know the zoom levels beforehand.)
+//! Running totals at every eighth span: the answer for a stretch is the difference of two totals, exact to the tick. Built once per run,
+//! off the screen's thread; a query costs one search and at most seven additions. (A pyramid of buckets would answer as fast, but only
+//! roughly, and would have to know the zoom levels beforehand.) A large run does not fit the processor's caches, so that what counts is
+//! how much memory a query touches: spans are kept packed, and totals of the kinds alone that their row has.
+
+use std::ops::Range;
 
 use super::axis::{Edge, Window};
 use crate::observe::Kind;
 use crate::observe::rows::{Row, Span};
 
-const STRIDE: usize = 32;
+const STRIDE: usize = 8;
 const KINDS: usize = Kind::ALL.len();
 
 /// Ticks that each kind covers, and the free messages of each kind.
@@ -20,11 +23,30 @@ pub struct Totals {
     pub instants: [u32; KINDS],
 }
 
-/// The totals of one row.
+/// The totals of one row, and its spans once more, packed: a query reads one stride of each.
 #[derive(Clone, Debug, Default)]
 pub struct RowCoverage {
-    /// At place i: of the first i * STRIDE spans.
-    totals: Vec<Totals>,
+    /// The kinds that occur in the row.
+    kinds: Vec<Kind>,
+    strides: Vec<Stride>,
+    /// Of the first i strides, kind by kind: at place i * the number of kinds.
+    totals: Vec<(u64, u32)>,
+}
+
+/// Some spans that follow each other; what is missing in the last stride never starts.
+#[derive(Clone, Copy, Debug)]
+struct Stride {
+    starts: [u64; STRIDE],
+    ends: [u64; STRIDE],
+    kinds: [Kind; STRIDE],
+}
+
+/// A span, as far as coverage goes.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u64,
+    end: u64,
+    kind: Kind,
 }
 
 /// The totals of a whole run.
@@ -54,71 +76,124 @@ impl Coverage {
     #[must_use]
     pub fn of<'a>(timeline: &[&'a Row], compute: impl Iterator<Item = &'a Row>) -> Self {
         let rows: Vec<RowCoverage> = timeline.iter().map(|row| RowCoverage::of(row)).collect();
-        let occurs = |kind: &Kind| {
-            let place = *kind as usize;
-            rows.iter().filter_map(|row| row.totals.last()).any(|all| all.ticks[place] > 0 || all.instants[place] > 0)
-        };
+        let occurs = |kind: &Kind| rows.iter().any(|row| row.kinds.contains(kind));
         Self { kinds: Kind::ALL.into_iter().filter(occurs).collect(), busy: Busy::of(compute), rows }
     }
 }
 
 impl RowCoverage {
     fn of(row: &Row) -> Self {
+        let mut occurs = [false; KINDS];
+        row.spans.iter().for_each(|span| occurs[span.kind as usize] = true);
+        let kinds = Kind::ALL.into_iter().filter(|&kind| occurs[kind as usize]).collect();
+        let mut coverage = Self { kinds, strides: Vec::new(), totals: Vec::new() };
         let mut sum = Totals::default();
-        let mut totals = vec![sum];
-        for chunk in row.spans.chunks(STRIDE) {
-            for span in chunk {
-                sum.add(span, u64::MAX);
-            }
-            totals.push(sum);
+        coverage.push(&sum);
+        for spans in row.spans.chunks(STRIDE) {
+            let stride = Stride::of(spans);
+            (0..spans.len()).for_each(|place| sum.add(stride.piece(place), u64::MAX));
+            coverage.strides.push(stride);
+            coverage.push(&sum);
         }
-        Self { totals }
+        coverage
+    }
+
+    fn push(&mut self, sum: &Totals) {
+        let of_kind = |&kind: &Kind| (sum.ticks[kind as usize], sum.instants[kind as usize]);
+        self.totals.extend(self.kinds.iter().map(of_kind));
+    }
+
+    fn piece(&self, place: usize) -> Piece {
+        self.strides[place / STRIDE].piece(place % STRIDE)
+    }
+
+    /// Of the first `stride` strides.
+    fn totals(&self, stride: usize) -> Totals {
+        let mut totals = Totals::default();
+        let place = stride * self.kinds.len();
+        for (&kind, &(ticks, instants)) in self.kinds.iter().zip(&self.totals[place..]) {
+            (totals.ticks[kind as usize], totals.instants[kind as usize]) = (ticks, instants);
+        }
+        totals
+    }
+
+    /// How many spans start before `tick`, if at least `from` do: looks near `from` first.
+    fn started(&self, from: usize, tick: u64) -> usize {
+        let (mut low, mut step) = (from / STRIDE, 1);
+        while self.strides.get(low + step).is_some_and(|stride| stride.starts[0] < tick) {
+            low += step;
+            step *= 2;
+        }
+        let high = (low + step + 1).min(self.strides.len());
+        let behind = low + self.strides[low.min(high)..high].partition_point(|stride| stride.starts[0] < tick);
+        let Some(place) = behind.checked_sub(1) else { return from };
+        from.max(place * STRIDE + self.strides[place].starts.partition_point(|&start| start < tick))
     }
 
     /// What lies before `tick`, before which the first `started` spans start.
-    fn before(&self, spans: &[Span], started: usize, tick: u64) -> Totals {
-        let mut sum = self.totals.get(started / STRIDE).copied().unwrap_or_default();
-        for span in &spans[started / STRIDE * STRIDE..started] {
-            sum.add(span, tick);
+    fn before(&self, started: usize, tick: u64) -> Totals {
+        let mut sum = self.totals(started / STRIDE);
+        for place in started / STRIDE * STRIDE..started {
+            sum.add(self.piece(place), tick);
         }
         // Only the last span that started can still run at `tick`; if it is the last of its stride it was added whole.
         if started > 0 && started.is_multiple_of(STRIDE) {
-            sum.cut(&spans[started - 1], tick);
+            sum.cut(self.piece(started - 1), tick);
         }
         sum
     }
 
     /// What lies before `edge`, in parts of a tick; the first `started` spans start before it.
-    fn before_edge(&self, spans: &[Span], started: usize, edge: Edge, parts: u64) -> Totals {
+    fn before_edge(&self, started: usize, edge: Edge, parts: u64) -> Totals {
         if edge.part == 0 {
-            return self.before(spans, started, edge.tick).times(parts);
+            return self.before(started, edge.tick).times(parts);
         }
         // Within one tick nothing changes, so that what covers it grows evenly.
-        let begun = spans[..started].iter().rev().take_while(|span| span.start.0 >= edge.tick).count();
-        let sum = self.before(spans, started - begun, edge.tick);
-        let here = self.before(spans, started, edge.tick + 1).since(&sum);
+        let begun = (0..started).rev().take_while(|&place| self.piece(place).start >= edge.tick).count();
+        let sum = self.before(started - begun, edge.tick);
+        let here = self.before(started, edge.tick + 1).since(&sum);
         sum.times(parts).plus(&here, edge.part)
     }
 
     /// What each of the first `width` columns of `window` shows.
-    pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
+    pub fn columns<'a>(&'a self, window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
         let parts = window.scale.columns;
         let first = window.edge(0);
-        let mut left =
-            Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
+        let mut left = Border { edge: first, started: self.started(0, first.ceiling()), before: None };
         (1..=width).map(move |column| {
             let edge = window.edge(column);
-            let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
-            let touching = touching(spans, &left, &right);
+            let mut right = Border { edge, started: self.started(left.started, edge.ceiling()), before: None };
+            let touching = self.touching(&left, &right);
             let shown = if touching.len() <= FEW {
-                few(touching, left.edge, right.edge, window)
+                few(touching.map(|place| self.piece(place)), left.edge, right.edge, window)
             } else {
-                let within = right.totals(self, spans, parts).since(&left.totals(self, spans, parts));
-                many(touching.len(), &within, window.scale.ticks)
+                let within = right.totals(self, parts).since(&left.totals(self, parts));
+                many(touching.len(), &self.kinds, &within, window.scale.ticks)
             };
             left = right;
             shown
         })
+    }
+
+    /// The spans that touch the stretch between two borders.
+    fn touching(&self, from: &Border, to: &Border) -> Range<usize> {
+        let runs_on = |place: &usize| self.piece(*place).end > from.edge.tick;
+        let first = from.started.checked_sub(1).filter(runs_on).unwrap_or(from.started);
+        first..to.started
+    }
+}
+
+impl Stride {
+    fn of(spans: &[Span]) -> Self {
+        let mut stride = Self { starts: [u64::MAX; STRIDE], ends: [u64::MAX; STRIDE], kinds: [Kind::Forward; STRIDE] };
+        for (place, span) in spans.iter().enumerate() {
+            (stride.starts[place], stride.ends[place], stride.kinds[place]) = (span.start.0, span.end.0, span.kind);
+        }
+        stride
+    }
+
+    fn piece(&self, place: usize) -> Piece {
+        Piece { start: self.starts[place], end: self.ends[place], kind: self.kinds[place] }
     }
 }
 
@@ -131,55 +206,38 @@ struct Border {
 }
 
 impl Border {
-    fn totals(&mut self, coverage: &RowCoverage, spans: &[Span], parts: u64) -> Totals {
-        *self.before.get_or_insert_with(|| coverage.before_edge(spans, self.started, self.edge, parts))
+    fn totals(&mut self, coverage: &RowCoverage, parts: u64) -> Totals {
+        *self.before.get_or_insert_with(|| coverage.before_edge(self.started, self.edge, parts))
     }
-}
-
-/// How many spans start before `tick`, if at least `from` do: looks near `from` first.
-fn gallop(spans: &[Span], from: usize, tick: u64) -> usize {
-    let (mut low, mut step) = (from, 1);
-    while spans.get(low + step).is_some_and(|span| span.start.0 < tick) {
-        low += step;
-        step *= 2;
-    }
-    let high = (low + step + 1).min(spans.len());
-    low + spans[low..high].partition_point(|span| span.start.0 < tick)
-}
-
-/// The spans that touch the stretch between two borders.
-fn touching<'a>(spans: &'a [Span], from: &Border, to: &Border) -> &'a [Span] {
-    let runs_on = |index: &usize| spans[*index].end.0 > from.edge.tick;
-    let first = from.started.checked_sub(1).filter(runs_on).unwrap_or(from.started);
-    &spans[first..to.started]
 }
 
 /// Up to so many spans in a column the column shows one of them; above, it shows what prevails.
 const FEW: usize = 2;
 
 /// A span shows if it fills half of the column or lies wholly inside it, so that no op vanishes; ops before gaps.
-fn few(touching: &[Span], from: Edge, to: Edge, window: &Window) -> Column {
+fn few(touching: impl ExactSizeIterator<Item = Piece>, from: Edge, to: Edge, window: &Window) -> Column {
     let parts = window.scale.columns;
     let at = |tick: u64| tick.saturating_mul(parts);
     let (left, right) = (at(from.tick) + from.part, at(to.tick) + to.part);
-    let shows = |span: &&Span| {
-        let inside = at(span.start.0) >= left && at(span.end.0) <= right;
-        let fill = at(span.end.0).min(right).saturating_sub(at(span.start.0).max(left));
-        (inside || fill * 2 >= right - left).then_some((!span.kind.is_idle(), fill, span.kind))
+    let spans = touching.len();
+    let shows = |piece: Piece| {
+        let inside = at(piece.start) >= left && at(piece.end) <= right;
+        let fill = at(piece.end).min(right).saturating_sub(at(piece.start).max(left));
+        (inside || fill * 2 >= right - left).then_some((!piece.kind.is_idle(), fill, piece.kind))
     };
-    let most = touching.iter().filter_map(|span| shows(&span)).max_by_key(|&(op, fill, _)| (op, fill));
-    Column { spans: touching.len(), kind: most.map(|(.., kind)| kind), mixed: false }
+    let most = touching.filter_map(shows).max_by_key(|&(op, fill, _)| (op, fill));
+    Column { spans, kind: most.map(|(.., kind)| kind), mixed: false }
 }
 
 /// The kind that fills 60 % of the column, else a mixture. Where nothing computes a free message shows.
-fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
+fn many(spans: usize, kinds: &[Kind], within: &Totals, column_ticks: u64) -> Column {
     let ticks = |kind: Kind| within.ticks[kind as usize];
     let instants = |kind: Kind| within.instants[kind as usize];
     let most = |kinds: &[Kind]| kinds.iter().copied().filter(|&kind| ticks(kind) > 0).max_by_key(|&kind| ticks(kind));
-    let (ops, idle) = Kind::ALL.split_at(Kind::Waiting as usize);
-    let (op, any) = (most(ops), most(&Kind::ALL));
+    let (ops, idle) = kinds.split_at(kinds.partition_point(|kind| !kind.is_idle()));
+    let (op, any) = (most(ops), most(kinds));
     let prevails = any.is_some_and(|kind| u128::from(ticks(kind)) * 10 >= u128::from(column_ticks) * 6);
-    let messages = Kind::ALL.into_iter().filter(|&kind| instants(kind) > 0);
+    let messages = kinds.iter().copied().filter(|&kind| instants(kind) > 0);
     let (kind, mixed) = match (op, messages.clone().max_by_key(|&kind| instants(kind))) {
         (None, Some(message)) => (Some(message), messages.count() > 1),
         _ if prevails => (any, false),
@@ -190,16 +248,16 @@ fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
 }
 
 impl Totals {
-    /// Adds the part of `span` that lies before `tick`.
-    fn add(&mut self, span: &Span, tick: u64) {
-        let kind = span.kind as usize;
-        self.ticks[kind] += span.end.0.min(tick) - span.start.0;
-        self.instants[kind] += u32::from(span.start.0 == span.end.0);
+    /// Adds the part of `piece` that lies before `tick`.
+    fn add(&mut self, piece: Piece, tick: u64) {
+        let kind = piece.kind as usize;
+        self.ticks[kind] += piece.end.min(tick) - piece.start;
+        self.instants[kind] += u32::from(piece.start == piece.end);
     }
 
-    /// Takes away the part of `span` that lies after `tick`.
-    fn cut(&mut self, span: &Span, tick: u64) {
-        self.ticks[span.kind as usize] -= span.end.0.saturating_sub(tick);
+    /// Takes away the part of `piece` that lies after `tick`.
+    fn cut(&mut self, piece: Piece, tick: u64) {
+        self.ticks[piece.kind as usize] -= piece.end.saturating_sub(tick);
     }
 
     fn times(mut self, factor: u64) -> Self {
@@ -327,7 +385,8 @@ mod tests {
                 let (from, to) = (window.edge(column), window.edge(column + 1));
                 let before = |edge: Edge| {
                     let started = row.spans.partition_point(|span| span.start.0 < edge.ceiling());
-                    coverage.before_edge(&row.spans, started, edge, columns)
+                    assert_eq!(coverage.started(0, edge.ceiling()), started);
+                    coverage.before_edge(started, edge, columns)
                 };
                 let within = before(to).since(&before(from));
                 prop_assert!(within.ticks.iter().sum::<u64>() <= ticks, "no more than the column");
@@ -358,7 +417,7 @@ mod tests {
         let check = |spans: &[Span], expected: (Option<Kind>, bool)| {
             let row = row(spans.to_vec());
             let window = Window { start: 10, scale: Scale { ticks: 10, columns: 1 } };
-            let shown = RowCoverage::of(&row).columns(&row.spans, &window, 1).next().unwrap();
+            let shown = RowCoverage::of(&row).columns(&window, 1).next().unwrap();
             assert_eq!((shown.kind, shown.mixed), expected, "{spans:?}");
         };
         check(&[], (None, false));

@@ -13,11 +13,12 @@ use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
 use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
-use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
+use crate::observe::{Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
 use super::alerts::{Alert, alerts};
 use super::coverage::Coverage;
+use super::in_flight::InFlight;
 use super::panels::prepared::{Asked, Prepared};
 
 /// A finished run with all that is drawn of it.
@@ -47,8 +48,8 @@ pub struct RunData {
     pub critical: CriticalPath,
     /// How far each op is at any event.
     pub progress: Progress,
-    /// Micro-batches that a rank holds, per rank: from each time on, how many.
-    pub in_flight: Vec<Vec<(Ticks, u32)>>,
+    /// Micro-batches that each rank holds over time.
+    pub in_flight: Vec<InFlight>,
     /// Whether the run computed tensors.
     pub has_values: bool,
     /// What the data panels need beside all this.
@@ -175,7 +176,7 @@ impl RunData {
         let rows = rows(&lanes);
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
-        let in_flight = in_flight(&run, &lanes);
+        let in_flight = lanes.ranks.iter().map(|rank| InFlight::new(&run, &rank.compute)).collect();
         let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
         let mut data = Self {
@@ -320,27 +321,4 @@ fn row_of(lanes: &Lanes, id: RowId) -> &Row {
 
 fn row(rank: &crate::observe::lanes::RankLanes, compute: bool) -> &Row {
     if compute { &rank.compute } else { &rank.communication }
-}
-
-/// From the start of a micro-batch's forward to the end of its backward for the input.
-fn in_flight(run: &Run, lanes: &Lanes) -> Vec<Vec<(Ticks, u32)>> {
-    lanes.ranks.iter().map(|rank| held(run, &rank.compute)).collect()
-}
-
-fn held(run: &Run, row: &Row) -> Vec<(Ticks, u32)> {
-    let of_slot = row.spans.iter().filter(|span| row.origin(run, span).slot.is_some());
-    let change = |span: &Span| match span.kind {
-        Kind::Forward => Some((span.start, 1)),
-        Kind::Backward | Kind::BackwardInput => Some((span.end, -1)),
-        _ => None,
-    };
-    // An end comes before a start at the same time, as in the metrics.
-    let mut changes: Vec<(Ticks, i32)> = of_slot.filter_map(change).collect();
-    changes.sort_unstable();
-    let mut count = 0_u32;
-    let step = |(time, change): (Ticks, i32)| {
-        count = count.saturating_add_signed(change);
-        (time, count)
-    };
-    changes.into_iter().map(step).collect()
 }

@@ -3,6 +3,7 @@
 use ratatui::layout::Rect;
 
 use super::data::RunData;
+use super::in_flight::InFlight;
 use super::model::{Model, Pane, View};
 use super::panels::timeline;
 use crate::teach;
@@ -179,7 +180,7 @@ fn timeline_and_strips(model: &Model, body: Rect) -> Vec<Placed> {
     let wanted = timeline::wanted_height(model.run.data.rows.len()).saturating_add(2);
     let timeline = rest.top(wanted.min(body.height.saturating_sub(if body.height >= 24 { 10 } else { 6 })).max(body.height / 2));
     let mut panes = vec![framed(Pane::Timeline, timeline)];
-    if model.run.data.in_flight.iter().any(|steps| !steps.is_empty()) {
+    if model.run.data.in_flight.iter().any(|held| !held.is_empty()) {
         panes.push(framed(Pane::Held, rest.left(rest.0.width / 2 + 2)));
     }
     panes.push(framed(Pane::Selected, rest.0));
@@ -196,7 +197,7 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     let data = &model.run.data;
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height / 2));
     let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
-    let held = if data.in_flight.iter().all(Vec::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
+    let held = if data.in_flight.iter().all(InFlight::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
     let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
 }

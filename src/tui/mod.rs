@@ -6,6 +6,7 @@ pub mod commands;
 pub mod coverage;
 pub mod data;
 pub mod glyphs;
+pub mod in_flight;
 pub mod keys;
 pub mod knobs;
 pub mod layout;

@@ -5,6 +5,7 @@ use std::fs;
 use super::{ASCII_MONO, Lab};
 use ranklab::program::trace::Outcome;
 use ranklab::schedule;
+use ranklab::tui::in_flight::InFlight;
 use ranklab::tui::layout::Layout;
 use ranklab::tui::model::{Overlay, Pane, View};
 use ranklab::tui::update::{Effect, Message, update};
@@ -28,7 +29,7 @@ fn lesson_11_shows_its_run() {
     let data = &lab.model.run.data;
     assert_eq!((lab.model.view, data.ranks(), data.rows.len()), (View::Lesson, 4, 8));
     assert!(is_close(slots(&lab), 33.0));
-    let peaks: Vec<u32> = data.in_flight.iter().map(|steps| steps.iter().map(|step| step.1).max().unwrap_or(0)).collect();
+    let peaks: Vec<u32> = data.in_flight.iter().map(InFlight::peak).collect();
     assert_eq!(peaks, [4, 3, 2, 1]);
     assert!(lab.model.message.starts_with("equals one device bit for bit, 33u a step"), "{}", lab.model.message);
 }
@@ -39,9 +40,8 @@ fn in_flight_agrees_with_the_metrics_in_the_first_step() {
         let mut lab = Lab::start((80, 24), ASCII_MONO);
         lab.press(keys);
         let data = &lab.model.run.data;
-        for (steps, metrics) in data.in_flight.iter().zip(&data.metrics.ranks) {
-            let peak = steps.iter().map(|step| step.1).max().unwrap_or(0);
-            assert_eq!(peak, metrics.peak_in_flight, "{keys}: {}", metrics.rank);
+        for (held, metrics) in data.in_flight.iter().zip(&data.metrics.ranks) {
+            assert_eq!(held.peak(), metrics.peak_in_flight, "{keys}: {}", metrics.rank);
         }
     }
 }

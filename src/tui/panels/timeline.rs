@@ -180,10 +180,9 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
 fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
     let data = &*model.run.data;
     let (id, selected) = (data.rows[index], is_selected(model, index));
-    let row = data.row(id);
     name(id, selected, area, pen);
     let mut level = Level::default();
-    for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(&row.spans, window, area.width)) {
+    for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(window, area.width)) {
         if shown.spans > 2 {
             level = Level::Bucketed;
         }
