@@ -26,7 +26,8 @@ impl Messages {
     pub fn of(program: &Program) -> Self {
         let mut sends = Queues { ends: vec![0; program.channels.len()], ops: Vec::new() };
         let mut receives = Queues { ends: sends.ends.clone(), ops: Vec::new() };
-        for op in program.all() {
+        let all = || program.order.iter().flat_map(|order| order.iter().copied());
+        for op in all() {
             match program.kind(op) {
                 OpKind::Send(channel) => sends.ends[channel.index()] += 1,
                 OpKind::Recv(channel) | OpKind::RecvReduce(channel) => receives.ends[channel.index()] += 1,
@@ -35,7 +36,7 @@ impl Messages {
         }
         sends.make_room();
         receives.make_room();
-        for op in program.all() {
+        for op in all() {
             match program.kind(op) {
                 OpKind::Send(channel) => sends.push(channel, op),
                 OpKind::Recv(channel) | OpKind::RecvReduce(channel) => receives.push(channel, op),
