@@ -1,7 +1,6 @@
 //! Links: for every op of a program its neighbours on its stream and its partners on other ranks, found once per program.
 
-use super::messages::Messages;
-use super::op::OpKind;
+use super::partners::Partners;
 use super::tables::Program;
 use crate::base::{ChannelId, CollectiveId, OpId};
 
@@ -43,11 +42,7 @@ impl Links {
     /// Finds them.
     #[must_use]
     pub fn new(program: &Program) -> Self {
-        let mut links = Self {
-            of: vec![Neighbours::default(); program.ops()],
-            members: vec![Vec::new(); program.collectives.len()],
-            heads: Vec::new(),
-        };
+        let mut links = Self { of: vec![Neighbours::default(); program.ops()], members: Vec::new(), heads: Vec::new() };
         links.streams(program);
         links.partners(program);
         links
@@ -96,17 +91,13 @@ impl Links {
     }
 
     fn partners(&mut self, program: &Program) {
-        let messages = Messages::of(program);
+        let partners = Partners::of(program);
         for channel in (0..program.channels.len()).map(ChannelId::new) {
-            for (&send, &receive) in messages.sends(channel).iter().zip(messages.receives(channel)) {
+            for (&send, &receive) in partners.sends(channel).iter().zip(partners.receives(channel)) {
                 self.of[send.index()].peer = Some(receive.into());
                 self.of[receive.index()].peer = Some(send.into());
             }
         }
-        for op in program.all() {
-            if let OpKind::Collective(collective) = program.kind(op) {
-                self.members[collective.index()].push(op);
-            }
-        }
+        self.members = partners.members;
     }
 }

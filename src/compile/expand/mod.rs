@@ -25,6 +25,9 @@ pub(super) fn run(build: &mut Build) {
     };
     let program = &mut build.program;
     let room = room(program, algorithm);
+    if room == 0 {
+        return;
+    }
     program.reserve(room, room, 0);
     let mut channels = Channels::new();
     for rank in (0..program.ranks()).map(Rank::new) {
