@@ -51,7 +51,7 @@ impl Values {
     /// # Errors
     /// If a tensor cannot be made.
     pub fn real(program: &Program) -> candle_core::Result<Self> {
-        let buffers = program.buffers.iter().map(|buffer| super::kernels::initial(program, buffer)).collect::<Result<_, _>>()?;
+        let buffers = super::kernels::initial(program)?;
         Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
     }
 

@@ -13,6 +13,7 @@ pub mod text;
 pub mod trace;
 pub mod trouble;
 pub mod wait;
+pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
