@@ -4,142 +4,81 @@
 #![expect(clippy::disallowed_methods, reason = "a bench reads the wall clock")]
 #![expect(clippy::cast_precision_loss, reason = "sizes and times")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use candle_core::{DType, Result, Tensor};
-use ranklab::base::model::{Activation, Bias, Model, Norm, Parameter, Part, Positions};
-use ranklab::engine::kernels::cpu::optimizer::{AdamState, AdamW, adamw};
-use ranklab::engine::kernels::cpu::{Dims, allocator, block, data, embedding, head, init};
+use ranklab::base::model::Model;
+use ranklab::compile;
+use ranklab::engine::kernels::cpu::allocator;
+use ranklab::engine::session::{Numbers, Session};
+use ranklab::program::{Kernel, OpKind};
+use ranklab::scenario::{Scenario, Task, Training};
 
-const MODEL: Model = Model {
-    layers: 4,
-    hidden: 256,
-    heads: 4,
-    kv_heads: 4,
-    sequence: 256,
-    vocab: 512,
-    ffn: 1024,
-    activation: Activation::Gelu,
-    norm: Norm::Layer,
-    positions: Positions::Learned,
-    bias: Bias::All,
-    fused_qkv: true,
-    tied: false,
-    dropout: 0.0,
-};
-const BATCH: usize = 8;
-const SETTINGS: AdamW = AdamW { lr: 3e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+/// The model of the bench: 3.5 million parameters, 46.7 GFLOP of matrix products a step.
+const SCENARIO: &str = r#"
+[model]
+layers = 4
+hidden = 256
+heads = 4
+sequence = 256
+vocab = 512
+bias = "all"
+[batch]
+micro_batches = 1
+micro_batch_size = 8
+"#;
 
-fn main() -> Result<()> {
+fn main() {
     allocator::keep_memory();
-    let rounds = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(11);
-    let products = products();
+    let rounds: u32 = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(11);
+    let scenario = Scenario::parse("bench", SCENARIO, &[format!("batch.steps={}", rounds + 1)]).expect("a scenario");
+    let Task::Train(training) = &scenario.task else { unreachable!("it trains") };
+    let products = products(training);
     let mut operands = Operands::of(&products);
-    let mut training = Training::start()?;
-    training.step()?;
+    let program = Arc::new(compile::compile(&scenario).program);
 
-    let (mut floor, mut phases) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let start = Instant::now();
-        operands.multiply(&products);
-        floor.push(start.elapsed());
-        phases.push(training.step()?);
-    }
+    // The steps of one session are timed from optimizer to optimizer, and the floor between them: the pairs share the machine's mood.
+    let (mut floor, mut steps) = (Vec::new(), Vec::new());
+    let mut start = Instant::now();
+    let mut on_end = |world: &ranklab::engine::world::World, op| {
+        let program = &world.machine.program;
+        let OpKind::Run(kernel) = program.kind(op) else { return };
+        let last_of_step = matches!(program.kernels[kernel.index()].kernel, Kernel::Optimizer(ranklab::base::model::Part::Head));
+        if last_of_step {
+            steps.push(start.elapsed());
+            let begin = Instant::now();
+            operands.multiply(&products);
+            floor.push(begin.elapsed());
+            start = Instant::now();
+        }
+    };
+    let session = Session::record(program, &scenario.hardware, &[], Numbers::Real, &mut on_end).expect("a run");
+    // The first step also lays out memory.
+    (floor, steps) = (floor.split_off(1), steps.split_off(1));
 
     let gflop = products.iter().map(Product::flops).sum::<f64>() / 1e9;
-    println!("{} parameters, {gflop:.1} GFLOP in matrix products, {rounds} rounds", MODEL.parameter_count());
-    let [floor_best, floor_median] = report("floor: products alone", floor);
-    let [best, median] = report("step", phases.iter().map(|phases| phases.iter().sum()).collect());
-    for (phase, name) in ["  forward", "  backward", "  optimizer"].iter().enumerate() {
-        report(name, phases.iter().map(|phases| phases[phase]).collect());
-    }
-    println!("{:24}best {:8.2}      median {:8.2}", "step / floor", best / floor_best, median / floor_median);
+    println!("{} parameters, {gflop:.1} GFLOP in matrix products, {rounds} rounds", training.model.parameter_count());
+    let ratios: Vec<f64> = steps.iter().zip(&floor).map(|(step, floor)| step.as_secs_f64() / floor.as_secs_f64()).collect();
+    let [floor_best, floor_median] = report("floor: products alone", &floor);
+    let [best, _] = report("step through a session", &steps);
+    println!("{:24}best {:8.2}      median of pairs {:8.2}", "step / floor", best / floor_best, median(ratios));
     println!("{:24}best {:8.1}      median {:8.1}", "floor in GFLOP/s", gflop / floor_best * 1e3, gflop / floor_median * 1e3);
-    println!("loss after {} steps: {:.4}", training.steps, training.loss);
-    Ok(())
+    let losses: Vec<f64> = session.values().losses().iter().map(|loss| loss.value).collect();
+    println!("loss {:.4} -> {:.4}", losses[0], losses[losses.len() - 1]);
 }
 
 /// Prints and returns the best and the median, in ms.
-fn report(name: &str, mut times: Vec<Duration>) -> [f64; 2] {
-    times.sort();
-    let [best, median] = [times[0], times[times.len() / 2]].map(|time| time.as_secs_f64() * 1e3);
+fn report(name: &str, times: &[Duration]) -> [f64; 2] {
+    let times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let median = median(times);
     println!("{name:24}best {best:8.1} ms   median {median:8.1} ms");
     [best, median]
 }
 
-/// A model in training: per part in forward order, its parameters' states.
-struct Training {
-    dims: Dims,
-    parts: Vec<Vec<AdamState>>,
-    steps: u32,
-    loss: f32,
-}
-
-/// What the backward pass needs of the forward pass: per block, and of the head.
-struct Saved {
-    blocks: Vec<Vec<Tensor>>,
-    head: Vec<Tensor>,
-}
-
-impl Training {
-    fn start() -> Result<Training> {
-        let state = |parameter: &Parameter| {
-            let parameter = init::parameter(parameter, 0, DType::F32)?;
-            Ok(AdamState { m: parameter.zeros_like()?, v: parameter.zeros_like()?, parameter })
-        };
-        let part = |part: Part| MODEL.parameters_of(part).iter().map(state).collect::<Result<Vec<_>>>();
-        let parts = MODEL.parts().map(part).collect::<Result<_>>()?;
-        Ok(Training { dims: Dims { model: MODEL, micro_batch_size: BATCH, grid: None }, parts, steps: 0, loss: 0.0 })
-    }
-
-    /// One step; how long forward, backward and optimizer took.
-    fn step(&mut self) -> Result<[Duration; 3]> {
-        let (tokens, targets) = data::batch(u64::from(self.steps) * BATCH as u64, &self.dims, 0)?;
-        let values = |states: &Vec<AdamState>| states.iter().map(|state| state.parameter.clone()).collect();
-        let parameters: Vec<Vec<Tensor>> = self.parts.iter().map(values).collect();
-        let start = Instant::now();
-        let (loss, saved) = self.forward(&tokens, &targets, &parameters)?;
-        let forward = Instant::now();
-        let gradients = self.backward(&tokens, &parameters, saved)?;
-        let backward = Instant::now();
-        self.steps += 1;
-        for (states, gradients) in self.parts.iter_mut().zip(&gradients) {
-            for (state, gradient) in states.iter_mut().zip(gradients) {
-                *state = adamw(SETTINGS, self.steps, state, gradient)?;
-            }
-        }
-        let optimizer = backward.elapsed();
-        self.loss = loss.to_scalar()?;
-        Ok([forward.duration_since(start), backward.duration_since(forward), optimizer])
-    }
-
-    fn forward(&self, tokens: &Tensor, targets: &Tensor, parameters: &[Vec<Tensor>]) -> Result<(Tensor, Saved)> {
-        let last = parameters.len() - 1;
-        let mut x = embedding::forward(&self.dims, tokens, &parameters[0])?;
-        let mut blocks = Vec::new();
-        for parameters in &parameters[1..last] {
-            let (y, saved) = block::forward(&self.dims, &x, parameters)?;
-            blocks.push(saved);
-            x = y;
-        }
-        let (loss, head) = head::forward(&self.dims, &x, targets, &parameters[last])?;
-        Ok((loss, Saved { blocks, head }))
-    }
-
-    fn backward(&self, tokens: &Tensor, parameters: &[Vec<Tensor>], saved: Saved) -> Result<Vec<Vec<Tensor>>> {
-        let last = parameters.len() - 1;
-        let (mut d_x, deferred) = head::backward_input(&self.dims, &parameters[last], &saved.head)?;
-        let mut gradients = vec![head::backward_weight(&self.dims, &saved.head, &deferred, None)?];
-        drop((deferred, saved.head));
-        for (parameters, saved) in parameters[1..last].iter().zip(saved.blocks).rev() {
-            let (gradient, deferred) = block::backward_input(&self.dims, &d_x, parameters, &saved)?;
-            gradients.push(block::backward_weight(&self.dims, &saved, &deferred, None)?);
-            d_x = gradient;
-        }
-        gradients.push(embedding::backward_weight(&self.dims, tokens, &d_x, None)?);
-        gradients.reverse();
-        Ok(gradients)
-    }
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// A product `[rows,inner] [inner,columns]` that a step computes `times` times.
@@ -166,10 +105,12 @@ impl Product {
 }
 
 /// The matrix products of a step: y = x W^T, dx = dy W, dW = dy^T x per linear layer, and attention's without regard to its mask.
-fn products() -> Vec<Product> {
-    let Model { layers, hidden, ffn, vocab, sequence, .. } = MODEL;
-    let linears = [(layers, hidden, MODEL.qkv_rows()), (layers, hidden, hidden), (layers, hidden, ffn), (layers, ffn, hidden)];
-    let tokens = BATCH * sequence;
+fn products(training: &Training) -> Vec<Product> {
+    let model = &training.model;
+    let &Model { layers, hidden, ffn, vocab, sequence, .. } = model;
+    let batch = training.batch.micro_batch_size;
+    let linears = [(layers, hidden, model.qkv_rows()), (layers, hidden, hidden), (layers, hidden, ffn), (layers, ffn, hidden)];
+    let tokens = batch * sequence;
     let mut list = Vec::new();
     let mut add = |times, rows, inner, columns, stored| list.push(Product { times, rows, inner, columns, stored });
     for (times, inputs, outputs) in linears.into_iter().chain([(1, hidden, vocab)]) {
@@ -177,10 +118,10 @@ fn products() -> Vec<Product> {
         add(times, tokens, outputs, inputs, Stored::Plain);
         add(times, outputs, tokens, inputs, Stored::LeftTransposed);
     }
-    let heads = layers * BATCH * MODEL.heads;
-    add(2 * heads, sequence, MODEL.head_size(), sequence, Stored::RightTransposed);
-    add(2 * heads, sequence, sequence, MODEL.head_size(), Stored::Plain);
-    add(2 * heads, sequence, sequence, MODEL.head_size(), Stored::LeftTransposed);
+    let heads = layers * batch * model.heads;
+    add(2 * heads, sequence, model.head_size(), sequence, Stored::RightTransposed);
+    add(2 * heads, sequence, sequence, model.head_size(), Stored::Plain);
+    add(2 * heads, sequence, sequence, model.head_size(), Stored::LeftTransposed);
     list
 }
 

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    ranklab::engine::kernels::cpu::allocator::keep_memory();
     ranklab::cli::main()
 }

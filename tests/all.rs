@@ -7,6 +7,7 @@ mod engine;
 mod lessons;
 mod numerics;
 mod observe;
+mod panels;
 mod program;
 mod pty;
 mod scenarios;

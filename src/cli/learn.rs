@@ -14,7 +14,7 @@ pub struct Arguments {
     /// A lesson (its number or its name), a scenario file, or `-`; without one, the list of lessons
     #[arg(value_name = "LESSON|FILE")]
     what: Option<String>,
-    /// Colour; NO_COLOR in the environment counts as `never`
+    /// Colour; `NO_COLOR` in the environment counts as `never`
     #[arg(long, value_enum, default_value_t)]
     color: Color,
     /// The palette; without it, what the terminal seems to be made for

@@ -4,6 +4,7 @@
 
 mod agenda;
 mod apply;
+mod checkpoint;
 mod compare;
 pub mod cost;
 pub mod deadlock;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::Result;
+use super::checkpoint::Checkpoints;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
 use super::stepped::{OnEnd, finish, step};
@@ -24,8 +25,7 @@ pub use super::kernels::tensors;
 pub struct Session {
     trace: Trace,
     world: World,
-    /// Worlds on the way, in order; the first is the start.
-    checkpoints: Vec<World>,
+    checkpoints: Checkpoints,
 }
 
 /// Whether a run computes.
@@ -78,9 +78,6 @@ fn started<'a>(program: &'a Program, links: &'a Links, op: OpId) -> impl Iterato
     std::iter::once(op).chain(peer).chain(others)
 }
 
-/// Checkpoints that a session keeps at most; a step back replays one part in so many of the run.
-const CHECKPOINTS: usize = 64;
-
 impl Session {
     /// Runs `program` to its end, and stands there.
     ///
@@ -94,12 +91,9 @@ impl Session {
         on_end: OnEnd,
     ) -> Result<Self> {
         let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
-        let mut checkpoints = vec![world.clone()];
-        let every = (world.machine.program.ops() / CHECKPOINTS).max(8);
+        let mut checkpoints = Checkpoints::new(&world);
         while step(&mut world, &mut trace, on_end)? {
-            if world.events.is_multiple_of(every) {
-                checkpoints.push(world.clone());
-            }
+            checkpoints.pass(&world);
         }
         trace.outcome = outcome(&world);
         Ok(Self { trace, world, checkpoints })
@@ -159,7 +153,7 @@ impl Session {
     /// If a kernel fails; it did not when the run was recorded.
     pub fn seek(&mut self, position: usize) -> Result<()> {
         let position = position.min(self.trace.events.len());
-        let nearest = self.nearest(position);
+        let nearest = self.checkpoints.nearest(position);
         if position < self.position() || nearest.events > self.position() {
             self.world = nearest.clone();
         }
@@ -167,11 +161,6 @@ impl Session {
             step(&mut self.world, &mut self.trace, &mut |_, _| {})?;
         }
         Ok(())
-    }
-
-    fn nearest(&self, position: usize) -> &World {
-        let behind = self.checkpoints.partition_point(|world| world.events <= position);
-        &self.checkpoints[behind - 1]
     }
 
     /// Goes on until an event meets one of `stops`, or to the end; whether one did. The event has happened then.

@@ -32,7 +32,7 @@ pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
         return Err(idle(&program, rule));
     }
     let program = Arc::new(program);
-    let mut findings: Vec<String> = Vec::new();
+    let mut findings: Vec<String> = crate::program::check::check(&program).iter().map(ToString::to_string).collect();
     let (_, trace) = session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Shape, &mut |_, _| {})?;
     let run = Run::new(&program, &trace);
     match &trace.outcome {

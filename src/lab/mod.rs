@@ -115,7 +115,9 @@ fn numbers(scenario: &Scenario) -> Numbers {
 /// The error for a rule that fits no op, with the op that is written most like it.
 fn idle(program: &Program, rule: &Trouble) -> LabError {
     let similarity = |head: &str| strsim::jaro_winkler(head, &rule.op);
-    let heads = program.all().map(|op| head::head(program, op).to_string());
+    // An all-reduce has been expanded to its messages by now, and is met by its own name all the same.
+    let collectives = program.collectives.iter().map(|collective| format!("{} {}", collective.kind.name(), collective.label));
+    let heads = collectives.chain(program.all().map(|op| head::head(program, op).to_string()));
     let nearest = heads.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     let hint = nearest.map_or(String::new(), |head| format!("; an op of it is `{head}`"));
     LabError::IdleTrouble { kind: rule.kind.name(), op: rule.op.clone(), hint }

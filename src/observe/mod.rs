@@ -1,6 +1,10 @@
 //! What is learnt from a run: lanes, waits, memory, metrics, the report, and its exports. All of it follows from a program and its trace.
 
 pub mod export;
+pub mod flow;
+pub mod formula;
+pub mod gaps;
+pub mod held;
 pub mod idle;
 pub mod kind;
 pub mod lanes;
@@ -10,6 +14,8 @@ pub mod replay;
 pub mod report;
 pub mod rows;
 pub mod run;
+pub mod spread;
+pub mod state;
 pub mod traffic;
 pub mod why;
 

@@ -1,6 +1,6 @@
 //! A stored run: a trace as JSON lines, one of header, then one for each op that ran, in the order of events.
 //!
-//! [`write`] prints them, [`read`] reads them back, and [`Record::trace`] makes the trace again, beside the program that ran.
+//! [`write()`] prints them, [`read`] reads them back, and [`Record::trace`] makes the trace again, beside the program that ran.
 
 use std::io;
 

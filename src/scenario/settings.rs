@@ -63,24 +63,25 @@ fn shown(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn value(text: &str, overrides: &[&str], path: &str) -> Option<Option<String>> {
+    /// The value of `path`; `unwritten` without one, `absent` if it does not concern the scenario.
+    fn value(text: &str, overrides: &[&str], path: &str) -> String {
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
         let settings = settings("test.toml", text, &overrides).expect("a scenario");
-        settings.into_iter().find(|setting| setting.key.path() == path).map(|setting| setting.value)
+        let setting = settings.into_iter().find(|setting| setting.key.path() == path);
+        setting.map_or("absent".to_owned(), |setting| setting.value.unwrap_or("unwritten".to_owned()))
     }
 
     #[test]
     fn a_setting_shows_what_is_written_or_what_that_means() {
-        let some = |text: &str| Some(Some(text.to_owned()));
         let text = "[parallel]\npipeline = 4\n";
-        assert_eq!(value(text, &[], "parallel.pipeline"), some("4"));
-        assert_eq!(value(text, &["parallel.pipeline=8"], "parallel.pipeline"), some("8"));
-        assert_eq!(value(text, &[], "pipeline.schedule"), some("1f1b"));
-        assert_eq!(value(text, &[], "hardware.backward_weight"), some("1"));
-        assert_eq!(value(text, &[], "model.layers"), Some(None), "the preset's");
-        assert_eq!(value(text, &[], "collective.ranks"), None);
-        assert_eq!(value(text, &["hardware.costs=h100-nvlink"], "hardware.forward"), None);
-        assert_eq!(value("[collective]\nranks = 3\n", &[], "collective.ranks"), some("3"));
-        assert_eq!(value("[collective]\nranks = 3\n", &[], "pipeline.schedule"), None);
+        assert_eq!(value(text, &[], "parallel.pipeline"), "4");
+        assert_eq!(value(text, &["parallel.pipeline=8"], "parallel.pipeline"), "8");
+        assert_eq!(value(text, &[], "pipeline.schedule"), "1f1b");
+        assert_eq!(value(text, &[], "hardware.backward_weight"), "1");
+        assert_eq!(value(text, &[], "model.layers"), "unwritten");
+        assert_eq!(value(text, &[], "collective.ranks"), "absent");
+        assert_eq!(value(text, &["hardware.costs=h100-nvlink"], "hardware.forward"), "absent");
+        assert_eq!(value("[collective]\nranks = 3\n", &[], "collective.ranks"), "3");
+        assert_eq!(value("[collective]\nranks = 3\n", &[], "pipeline.schedule"), "absent");
     }
 }

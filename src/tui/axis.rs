@@ -79,7 +79,7 @@ impl Window {
     pub fn fit(clock: Clock, end: Ticks, width: u16) -> Self {
         let shows_all = |scale: &Scale| Self { start: 0, scale: *scale }.column(end.0) <= i64::from(width);
         let coarsest = Scale { ticks: end.0.max(1), columns: 1 };
-        Self { start: 0, scale: steps(clock).find(shows_all).unwrap_or(coarsest) }
+        Self { start: 0, scale: scales(clock, fine_numbers()).find(shows_all).unwrap_or(coarsest) }
     }
 
     /// One step finer or coarser, with `anchor` staying in its column; the window stays at the ends of the run.
@@ -89,7 +89,8 @@ impl Window {
             steps(clock).take_while(|step| is_finer(step, &self.scale)).last()
         } else {
             let limit = Self::fit(clock, end, width).scale;
-            steps(clock).find(|step| is_finer(&self.scale, step)).filter(|step| !is_finer(&limit, step))
+            let coarser = steps(clock).find(|step| is_finer(&self.scale, step));
+            coarser.map(|step| if is_finer(&limit, &step) { limit } else { step })
         };
         let Some(scale) = scale else { return *self };
         let column = self.column(anchor).clamp(0, i64::from(width.saturating_sub(1))).unsigned_abs();
@@ -139,10 +140,15 @@ fn is_finer(first: &Scale, second: &Scale) -> bool {
 
 /// Zoom steps from fine to coarse.
 fn steps(clock: Clock) -> impl Iterator<Item = Scale> {
+    scales(clock, round_numbers())
+}
+
+/// Parts of a unit a column, then `numbers` of units a column.
+fn scales(clock: Clock, numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = Scale> {
     const COLUMNS_PER_UNIT: [u64; 8] = [32, 16, 12, 8, 6, 4, 3, 2];
     let unit = unit(clock);
     let finer = COLUMNS_PER_UNIT.into_iter().map(move |columns| Scale { ticks: unit, columns });
-    finer.chain(round_numbers().map(move |number| Scale { ticks: number.saturating_mul(unit), columns: 1 }))
+    finer.chain(numbers.map(move |number| Scale { ticks: number.saturating_mul(unit), columns: 1 }))
 }
 
 /// The ticks of one slot, or one nanosecond.
@@ -156,6 +162,12 @@ fn unit(clock: Clock) -> u64 {
 /// 1, 2, 3, 5, 10, 20, 30, 50, 100 ...
 fn round_numbers() -> impl Iterator<Item = u64> {
     (0..=18).flat_map(|power| [1, 2, 3, 5].map(|digit| 10_u64.pow(power).saturating_mul(digit)))
+}
+
+/// Numbers of two digits that are still easy to read, for a run that is to fill its columns: 1 to 10, 12, 15, 20, 25, 30, 40 ...
+fn fine_numbers() -> impl Iterator<Item = u64> {
+    const TENTHS: [u64; 11] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 90];
+    (1..10).chain((0..=17).flat_map(|power| TENTHS.map(|tenth| 10_u64.pow(power).saturating_mul(tenth))))
 }
 
 #[cfg(test)]
@@ -175,8 +187,8 @@ mod tests {
         check(SLOTS, 33 * 6, 66, "1 col = 0.5u");
         check(SLOTS, 33 * 6, 65, "1 col = 1u");
         check(SLOTS, 33 * 6, 140, "1 col = 0.25u");
-        check(SLOTS, 33 * 6, 10, "1 col = 5u");
-        check(Clock::Nanoseconds, 1_234_567, 100, "1 col = 20 us");
+        check(SLOTS, 33 * 6, 10, "1 col = 4u");
+        check(Clock::Nanoseconds, 1_234_567, 100, "1 col = 15 us");
         check(Clock::Nanoseconds, 7, 80, "8 col = 1 ns");
         check(SLOTS, 0, 80, "1 col = 0.03u");
     }

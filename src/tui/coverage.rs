@@ -104,7 +104,8 @@ impl RowCoverage {
     pub fn columns<'a>(&'a self, spans: &'a [Span], window: &'a Window, width: u16) -> impl Iterator<Item = Column> + 'a {
         let parts = window.scale.columns;
         let first = window.edge(0);
-        let mut left = Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
+        let mut left =
+            Border { edge: first, started: spans.partition_point(|span| span.start.0 < first.ceiling()), before: None };
         (1..=width).map(move |column| {
             let edge = window.edge(column);
             let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
@@ -242,7 +243,7 @@ impl Busy {
     fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
         let (mut changes, mut streams) = (Vec::new(), 0);
         for row in rows {
-            streams += 1;
+            streams += u32::from(!row.spans.is_empty());
             let ops = row.spans.iter().filter(|span| span.kind.is_compute() && !span.is_mark());
             changes.extend(ops.flat_map(|span| [(span.start.0, true), (span.end.0, false)]));
         }

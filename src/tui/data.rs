@@ -1,21 +1,24 @@
 //! One run as the screen shows it: made once by the worker, shared, never changed. Whatever a panel says about a position follows from
 //! the trace and the number of events that have happened; only tensors need the session.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::units::Clock;
 use crate::base::{BufferId, Dtype, OpId, Rank, Ticks};
 use crate::lab;
+use crate::observe::lanes::in_compute_row;
 use crate::observe::report::Given;
 use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
+use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
-use crate::observe::lanes::in_compute_row;
 use crate::observe::{Kind, Lanes, Ledger, Metrics, Report};
 use crate::program::{OpKind, Program};
 
+use super::alerts::{Alert, alerts};
 use super::coverage::Coverage;
-use super::progress::Progress;
+use super::panels::prepared::{Asked, Prepared};
 
 /// A finished run with all that is drawn of it.
 #[derive(Debug)]
@@ -38,14 +41,18 @@ pub struct RunData {
     pub report: Report,
     /// The op whose result is the first wrong one.
     pub first_difference: Option<OpId>,
+    /// Where something is wrong.
+    pub alerts: Vec<Alert>,
     /// What held the first step up from its start to its end.
     pub critical: CriticalPath,
-    /// When each op is posted, starts and ends, counted in events.
+    /// How far each op is at any event.
     pub progress: Progress,
     /// Micro-batches that a rank holds, per rank: from each time on, how many.
     pub in_flight: Vec<Vec<(Ticks, u32)>>,
     /// Whether the run computed tensors.
     pub has_values: bool,
+    /// What the data panels need beside all this.
+    pub prepared: Prepared,
 }
 
 /// A row of the timeline.
@@ -83,6 +90,8 @@ pub struct PanelView<'a> {
     pub scroll: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
+    /// Events at which a continued run stops.
+    pub breaks: &'a BTreeSet<usize>,
     /// What the focus rank's buffers hold at `position`; `None` for shapes alone, and until the session has answered.
     pub values: Option<&'a Values>,
 }
@@ -147,7 +156,10 @@ impl RunData {
             lab::Verdict::Wrong { first_difference, .. } => Some(first_difference.op),
             _ => None,
         };
-        Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) }
+        let mut data = Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) };
+        data.prepared.asked = Asked::of(&run.scenario);
+        data.alerts = alerts(&data);
+        data
     }
 
     /// The same from a record, and what is given beside it.
@@ -164,8 +176,27 @@ impl RunData {
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = in_flight(&run, &lanes);
+        let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
-        Self { title, record, lanes, rows, coverage, ledger, metrics, report, first_difference: None, critical, progress, in_flight, has_values }
+        let mut data = Self {
+            title,
+            record,
+            lanes,
+            rows,
+            coverage,
+            ledger,
+            metrics,
+            report,
+            first_difference: None,
+            alerts: Vec::new(),
+            critical,
+            progress,
+            in_flight,
+            has_values,
+            prepared,
+        };
+        data.alerts = alerts(&data);
+        data
     }
 
     /// A run of nothing on no ranks.
@@ -186,6 +217,12 @@ impl RunData {
     #[must_use]
     pub fn run(&self) -> Run<'_> {
         self.record.run()
+    }
+
+    /// `run`, which is [`Self::run`], behind `event` events.
+    #[must_use]
+    pub fn at<'a>(&'a self, run: &'a Run<'a>, event: usize) -> At<'a> {
+        self.progress.at(run, event)
     }
 
     /// The program.
@@ -237,7 +274,8 @@ impl RunData {
         row_of(&self.lanes, row)
     }
 
-    /// Where `op` stands in the timeline: its row's place, and its start. What never started stands where its rank's row ends.
+    /// Where `op` stands in the timeline: its row's place, and its start. What never started stands where its own rank owes it nothing
+    /// more.
     #[must_use]
     pub fn place_of(&self, op: OpId) -> Option<(usize, Ticks)> {
         let run = self.run();
@@ -245,8 +283,8 @@ impl RunData {
         let of_rank = |row: &RowId| row.rank == rank;
         let place = self.rows.iter().position(|row| of_rank(row) && row.compute == compute);
         let place = place.or_else(|| self.rows.iter().position(of_rank))?;
-        let stands = self.row(self.rows[place]).spans.last().map_or(Ticks::ZERO, |span| span.end);
-        Some((place, run.times(op).map_or(stands, |times| times.start)))
+        let posted = || self.at(&run, self.events()).posted(op);
+        Some((place, run.times(op).map_or_else(posted, |times| times.start)))
     }
 
     /// The ops that the event of `op` starts: itself, the other end of its message, or all members of its collective.

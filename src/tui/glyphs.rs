@@ -133,7 +133,7 @@ mod tests {
                     Kind::ExposedCommunication,
                     Kind::Bubble,
                 ],
-                &[Kind::Collective, Kind::SendActivation, Kind::SendGradient, Kind::Transfer, Kind::Waiting],
+                &[Kind::Collective, Kind::SendActivation, Kind::SendGradient, Kind::Transfer, Kind::Copy, Kind::Waiting],
             ];
             for row in rows {
                 let mut glyphs: Vec<char> = row.iter().map(|&kind| tier.fill(kind)).chain([tier.mixed()]).collect();

@@ -1,6 +1,6 @@
 //! Knobs: the scenario's keys that can be turned, the lesson's first, each with its present value and the values beside it.
 
-use crate::scenario::keys::{Key, Kind, Unwritten};
+use crate::scenario::keys::{Key, Kind, Section, Unwritten};
 use crate::scenario::{Setting, settings};
 use crate::teach::Lesson;
 
@@ -32,7 +32,7 @@ fn of_setup(lesson: &Lesson, setup: &Setup) -> Vec<Knob> {
     for setting in settings {
         let place = offered(&setting);
         let choices = place.map_or_else(|| choices(setting.key.kind), |place| lesson.knobs[place].values.clone());
-        if matches!(setting.key.kind, Kind::Text | Kind::Integers(..)) {
+        if place.is_none() && !is_offered(setting.key) {
             continue;
         }
         let knob = Knob { key: setting.key, value: setting.value, choices, of_lesson: place.is_some() };
@@ -41,6 +41,18 @@ fn of_setup(lesson: &Lesson, setup: &Setup) -> Vec<Knob> {
     // Stable: the others keep the order of the table.
     knobs.sort_by_key(|(place, _)| *place);
     knobs.into_iter().map(|(_, knob)| knob).collect()
+}
+
+/// Keys that change what is seen of a run, and have a value beside their value.
+fn is_offered(key: &Key) -> bool {
+    const MODEL: [&str; 4] = ["preset", "layers", "hidden", "sequence"];
+    const OPTIMIZER: [&str; 2] = ["kind", "lr"];
+    match key.section {
+        _ if matches!(key.kind, Kind::Text | Kind::Integers(..)) || choices(key.kind).len() == 1 => false,
+        Section::Model => MODEL.contains(&key.name),
+        Section::Optimizer => OPTIMIZER.contains(&key.name),
+        _ => true,
+    }
 }
 
 fn choices(kind: Kind) -> Vec<String> {

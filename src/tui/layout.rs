@@ -134,7 +134,7 @@ fn panes(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
         View::Lessons => lessons(class, body),
         View::Lesson if class >= Class::Large => lesson_beside_picture(model, class, body),
         View::Lesson => lesson_below_picture(model, body),
-        View::Timeline => timeline_alone(body),
+        View::Timeline => timeline_and_strips(model, body),
         View::Debugger => vec![framed(Pane::Debugger, body)],
         View::Links => vec![framed(Pane::Links, body)],
         View::Memory => vec![framed(Pane::Memory, body)],
@@ -168,10 +168,22 @@ fn lesson_beside_picture(model: &Model, class: Class, body: Rect) -> Vec<Placed>
     if shown != Pane::Timeline {
         return vec![text, framed(shown, rest.0)];
     }
-    let wanted = timeline::wanted_height(model.run.data.rows.len());
-    let timeline = rest.top(wanted.saturating_add(2).min(body.height.saturating_sub(10)).max(body.height / 2));
-    let held = rest.left(rest.0.width / 2 + 2);
-    vec![text, framed(Pane::Timeline, timeline), framed(Pane::Held, held), framed(Pane::Selected, rest.0)]
+    let mut panes = vec![text];
+    panes.extend(timeline_and_strips(model, rest.0));
+    panes
+}
+
+/// The timeline, as high as it needs; below it what is in flight, if anything is, and what is selected.
+fn timeline_and_strips(model: &Model, body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    let wanted = timeline::wanted_height(model.run.data.rows.len()).saturating_add(2);
+    let timeline = rest.top(wanted.min(body.height.saturating_sub(if body.height >= 24 { 10 } else { 6 })).max(body.height / 2));
+    let mut panes = vec![framed(Pane::Timeline, timeline)];
+    if model.run.data.in_flight.iter().any(|steps| !steps.is_empty()) {
+        panes.push(framed(Pane::Held, rest.left(rest.0.width / 2 + 2)));
+    }
+    panes.push(framed(Pane::Selected, rest.0));
+    panes
 }
 
 fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
@@ -184,7 +196,7 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     let data = &model.run.data;
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height / 2));
     let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
-    let held = if data.in_flight.is_empty() { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
+    let held = if data.in_flight.iter().all(Vec::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
     let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
 }
@@ -199,12 +211,6 @@ fn shown_beside(model: &Model) -> Pane {
         teach::View::Metrics => Pane::Metrics,
         teach::View::Waits => Pane::Waits,
     }
-}
-
-fn timeline_alone(body: Rect) -> Vec<Placed> {
-    let mut rest = Cut(body);
-    let selected = rest.bottom(if body.height >= 24 { 9 } else { 6 });
-    vec![framed(Pane::Timeline, rest.0), framed(Pane::Selected, selected)]
 }
 
 fn framed(pane: Pane, area: Rect) -> Placed {

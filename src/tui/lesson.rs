@@ -73,7 +73,8 @@ pub fn lay(page: &Page, width: u16, done: usize) -> Laid {
         let taken = done.saturating_sub(before).min(actions.len());
         laid.lines.extend(lines(block, width, taken > 0));
         if let Some(next) = actions.get(taken).filter(|_| done == before + taken) {
-            laid.lines.extend(wrapped(&[quiet(&hint(next))], width, INDENT, INDENT));
+            let hint: Vec<Word> = hint(next).split(' ').map(|text| word(text, Role::Quiet)).collect();
+            laid.lines.extend(wrapped(&hint, width, INDENT, INDENT));
         }
         if taken > 0 || (done == 0 && before == 0 && !actions.is_empty()) {
             laid.reached = laid.lines.len();
@@ -184,10 +185,6 @@ fn word(text: &str, role: Role) -> Word {
     Word { text: text.to_owned(), role, glued: false }
 }
 
-fn quiet(text: &str) -> Word {
-    word(text, Role::Quiet)
-}
-
 fn glued(text: &str, role: Role) -> Word {
     Word { text: text.to_owned(), role, glued: true }
 }
@@ -246,8 +243,8 @@ N   long head
 
 LOOK at r0.
 
-TRY  batch.micro_batches = 4, 16:
-     does it grow?
+TRY  batch.micro_batches = 4,
+     16: does it grow?
      (Enter:
      batch.micro_batches = 4)
 
@@ -280,7 +277,7 @@ ASK  which rank holds the
     #[test]
     fn no_line_exceeds_the_width_unless_a_word_does() {
         for lesson in Library::shipped().lessons() {
-            for (page, width) in lesson.pages.iter().flat_map(|page| (33..60).map(move |width| (page, width))) {
+            for (page, width) in lesson.pages.iter().flat_map(|page| (LINE..60).map(move |width| (page, width))) {
                 for line in lay(page, width, usize::MAX).lines {
                     assert!(width_of(plain_line(&line).trim_end()) <= width, "{width}: {}", plain_line(&line));
                 }

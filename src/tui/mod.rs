@@ -1,5 +1,6 @@
 //! The screen: model, update, view. Everything in it but `run` is pure.
 
+pub mod alerts;
 pub mod axis;
 pub mod commands;
 pub mod coverage;
@@ -12,7 +13,6 @@ pub mod lesson;
 pub mod model;
 pub mod panels;
 pub mod pen;
-pub mod progress;
 pub mod run;
 pub mod theme;
 pub mod update;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::base::Bytes;
 use crate::scenario::Source;
 use crate::teach::library::NotFound;
-use crate::teach::{Library, Lesson};
+use crate::teach::{Lesson, Library};
 use model::{Model, own_lesson};
 pub use run::Exit;
 

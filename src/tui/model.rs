@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{OpId, Rank, Ticks};
+use crate::observe::export::Format;
 use crate::observe::rows::Span;
 use crate::teach::lesson::SCENARIO;
 use crate::teach::{Lesson, Library, Origin, Page};
@@ -216,10 +217,22 @@ pub struct Cursor {
 pub struct TimelineModel {
     /// The cursor: its row is the focus rank.
     pub cursor: Cursor,
-    /// The shown stretch; none: the whole run.
-    pub window: Option<Window>,
+    /// The shown stretch of time.
+    pub shown: Shown,
     /// The first shown row.
     pub first_row: usize,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// The whole run, in whatever columns there are.
+    #[default]
+    Run,
+    /// The first step.
+    Step,
+    /// What the learner has zoomed or gone to.
+    At(Window),
 }
 
 /// What lies over the view.
@@ -289,13 +302,13 @@ pub enum Prefix {
     GoToMark,
 }
 
-/// The formats a run can be exported to.
-pub const EXPORT_FORMATS: [(&str, &str); 5] = [
-    ("svg", "the picture, for a page"),
-    ("perfetto", "a trace for ui.perfetto.dev"),
-    ("json", "the run as one document"),
-    ("text", "the picture in plain characters"),
-    ("csv", "one line per op"),
+/// The forms a run can be exported in, and what each is for.
+pub const EXPORTS: [(Format, &str); 5] = [
+    (Format::Svg, "the picture, for a page"),
+    (Format::Perfetto, "a trace for ui.perfetto.dev"),
+    (Format::Json, "the run's numbers as one document"),
+    (Format::Text, "the picture in plain characters, and a summary"),
+    (Format::Csv, "one line per op"),
 ];
 
 impl View {

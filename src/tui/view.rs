@@ -6,9 +6,7 @@ use ratatui::buffer::Buffer;
 use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
-use super::panels::{
-    chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits,
-};
+use super::panels::{chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits};
 use super::pen::Pen;
 use super::theme::Role;
 
@@ -41,8 +39,11 @@ fn too_small(model: &Model, pen: &mut Pen<'_>) {
     pen.say(0, 0, &format!("{}x{} needed, {width}x{height} here", SMALLEST.0, SMALLEST.1), Role::Text);
 }
 
-/// What is inside first: a title may depend on what could be drawn.
+/// What is inside first: a title may depend on what could be drawn. The panels of a run frame their own parts.
 fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
+    if let Some(draw) = run_panel(placed.pane).filter(|_| model.run.data.ranks() > 0) {
+        return draw(&model.run.data, &panel_view(model, focus), &mut pen.part(placed.area));
+    }
     let mut inside = pen.part(placed.inside());
     let title = match placed.pane {
         Pane::Lessons => {
@@ -66,11 +67,10 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             selected::draw(model, &mut inside);
             selected::title(model)
         }
-        Pane::Debugger => run_panel(model, focus, "Debugger", debugger::draw, &mut inside),
-        Pane::Links => run_panel(model, focus, "Links", links::draw, &mut inside),
-        Pane::Memory => run_panel(model, focus, "Memory", memory::draw, &mut inside),
-        Pane::Metrics => run_panel(model, focus, "Metrics", metrics::draw, &mut inside),
-        Pane::Waits => run_panel(model, focus, "Waits", waits::draw, &mut inside),
+        Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits => {
+            inside.say(1, 0, "no run yet", Role::Quiet);
+            String::new()
+        }
     };
     let mut around = pen.part(placed.area);
     if placed.ruled {
@@ -80,26 +80,29 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
     }
 }
 
-/// A panel that knows the run and where the learner stands, nothing else.
-fn run_panel(
-    model: &Model,
-    focused: bool,
-    name: &str,
-    draw: fn(&RunData, &PanelView<'_>, &mut Pen<'_>),
-    pen: &mut Pen<'_>,
-) -> String {
-    let data = &*model.run.data;
-    let view = PanelView {
+/// What draws a panel that knows the run and where the learner stands, nothing else.
+type Draw = fn(&RunData, &PanelView<'_>, &mut Pen<'_>);
+
+fn run_panel(pane: Pane) -> Option<Draw> {
+    Some(match pane {
+        Pane::Debugger => debugger::draw,
+        Pane::Links => links::draw,
+        Pane::Memory => memory::draw,
+        Pane::Metrics => metrics::draw,
+        Pane::Waits => waits::draw,
+        Pane::Lessons | Pane::About | Pane::Text | Pane::Timeline | Pane::Held | Pane::Selected => return None,
+    })
+}
+
+fn panel_view(model: &Model, focused: bool) -> PanelView<'_> {
+    PanelView {
         position: model.now,
         focus: model.focus_rank(),
         op: model.cursor_op(),
         cursor: Ticks(model.timeline.cursor.time),
         scroll: model.scroll[model.view as usize],
         focused,
+        breaks: &model.breaks,
         values: model.values.as_deref(),
-    };
-    if data.ranks() > 0 {
-        draw(data, &view, pen);
     }
-    format!("{name}  event {}  t={}", model.now.event, data.clock().show(model.now.time))
 }

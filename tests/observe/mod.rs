@@ -3,7 +3,9 @@
 mod closed_forms;
 mod documents;
 mod lanes;
+mod derived;
 mod ledger;
 mod pictures;
 mod scenes;
+mod states;
 mod why;

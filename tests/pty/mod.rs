@@ -12,10 +12,10 @@ const NO_COLOUR: &[(&str, &str)] = &[("TERM", "xterm-256color"), ("LANG", "en_GB
 
 /// A lesson's text and run on the screen.
 fn in_a_lesson(size: (u16, u16), environment: &[(&str, &str)]) -> Terminal {
-    let mut terminal = Terminal::start(size, environment);
+    let mut terminal = Terminal::start(size, environment, &[]);
     terminal.wait_for("Lessons");
-    terminal.type_bytes("\r");
-    terminal.wait_for(if size.0 < 120 { "ev 0/" } else { "event 0/" });
+    terminal.type_bytes("jjj\r");
+    terminal.wait_for("= one device");
     terminal
 }
 
@@ -40,6 +40,29 @@ fn starts_steps_and_quits() {
     terminal.type_bytes("S");
     terminal.wait_for("event 1/");
     terminal.type_bytes("qq");
+    assert_eq!(terminal.wait_for_exit().exit_code(), 0);
+    assert_restored(&terminal);
+}
+
+#[test]
+fn a_lesson_and_a_scenario_open_by_name() {
+    for (argument, shown) in [("11", "Place your bet"), ("scenarios/gpipe-p4m8.toml", "A scenario without a lesson")] {
+        let mut terminal = Terminal::start((120, 36), COLOUR, &["learn", argument]);
+        terminal.wait_for(shown);
+        terminal.wait_for("= one device");
+        terminal.type_bytes("\x03");
+        assert_eq!(terminal.wait_for_exit().exit_code(), 0);
+    }
+}
+
+#[test]
+fn a_panic_where_runs_are_made_is_told_on_the_screen() {
+    let mut terminal = in_a_lesson((120, 36), COLOUR);
+    terminal.type_bytes(":crash-lab\r");
+    terminal.wait_for("a fault of ranklab");
+    terminal.type_bytes("R");
+    terminal.wait_for("33u a step");
+    terminal.type_bytes("\x03");
     assert_eq!(terminal.wait_for_exit().exit_code(), 0);
     assert_restored(&terminal);
 }
@@ -92,7 +115,7 @@ fn ctrl_z_gives_the_terminal_back_and_continuing_draws_again() {
 
 #[test]
 fn the_selected_row_can_be_seen_without_colour() {
-    let mut terminal = Terminal::start((120, 36), NO_COLOUR);
+    let mut terminal = Terminal::start((120, 36), NO_COLOUR, &[]);
     terminal.wait_for("Lessons");
     let screen = terminal.emulator.screen();
     let cells = (0..36).flat_map(|row| (0..120).map(move |column| (row, column)));
@@ -114,6 +137,12 @@ fn leaving_with_the_picture_keeps_it_in_the_shell() {
 #[test]
 fn nothing_is_written_while_nothing_changes() {
     let mut terminal = in_a_lesson((120, 36), COLOUR);
+    // The values of a finished op are the last thing to come.
+    terminal.type_bytes("ssssssssssss");
+    terminal.wait_until("the values at event 12", |screen| {
+        let text = screen.contents();
+        text.contains("event 12/") && text.contains("holds")
+    });
     terminal.wait_for_whole_frame();
     assert_eq!(terminal.bytes_within(Duration::from_secs(5)), 0);
 }

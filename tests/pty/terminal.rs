@@ -24,10 +24,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program on a terminal of (columns, rows) with these environment variables and nothing else.
-    pub fn start(size: (u16, u16), environment: &[(&str, &str)]) -> Self {
+    /// Starts the program with `arguments` on a terminal of (columns, rows), with these environment variables and nothing else.
+    pub fn start(size: (u16, u16), environment: &[(&str, &str)], arguments: &[&str]) -> Self {
         let pair = native_pty_system().openpty(pty_size(size)).expect("a pseudo terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ranklab"));
+        command.args(arguments);
+        command.cwd(env!("CARGO_MANIFEST_DIR"));
         command.env_clear();
         for (name, value) in environment {
             command.env(name, value);

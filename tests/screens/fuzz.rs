@@ -39,7 +39,7 @@ proptest! {
 
     #[test]
     fn no_keys_at_no_size_panic(first in size(), blocks in any::<bool>(), steps in prop::collection::vec(step(), 1..60)) {
-        let mut lab = Lab::opened(first, if blocks { BLOCKS_DARK } else { ASCII_MONO });
+        let mut lab = Lab::opened_fast(first, if blocks { BLOCKS_DARK } else { ASCII_MONO });
         for step in steps {
             match step {
                 Step::Press(key) => _ = lab.send(Message::Key(key)),

@@ -1,41 +1,62 @@
-//! The screen without a terminal: keys in, pictures out.
+//! The screen without a terminal: keys in, pictures out. Runs are real; the worker answers at once.
 
+mod asking;
 mod fuzz;
 mod pictures;
 mod stepping;
 
-use ranklab::tui::demo;
+use std::sync::{Arc, OnceLock};
+
+use ranklab::base::Bytes;
+use ranklab::teach::Library;
+use ranklab::tui::data::RunData;
 use ranklab::tui::glyphs::Tier;
 use ranklab::tui::keys::Key;
 use ranklab::tui::model::Model;
+use ranklab::tui::run::worker::Worker;
 use ranklab::tui::theme::{Depth, Palette, Theme};
-use ranklab::tui::update::{Effect, Message, update};
-use std::sync::mpsc;
+use ranklab::tui::update::{Effect, Message, look, runs, update};
 
 /// The look without colour and block glyphs.
 const ASCII_MONO: (Theme, Tier) = (Theme { palette: Palette::Mono, depth: Depth::True }, Tier::Ascii);
 /// The look of a modern terminal.
 const BLOCKS_DARK: (Theme, Tier) = (Theme { palette: Palette::Dark, depth: Depth::True }, Tier::Blocks);
 
+/// No knob makes a run that takes more than this for its numbers.
+const MEMORY: Bytes = Bytes(64 << 20);
+
 /// The program without a terminal: effects are answered at once.
 struct Lab {
     model: Model,
+    worker: Worker,
 }
 
 impl Lab {
     /// The list of lessons on a screen of `size`.
     fn start(size: (u16, u16), (theme, tier): (Theme, Tier)) -> Self {
-        Self { model: Model::new(size, theme, tier, demo::lessons()) }
+        Self { model: Model::new(size, theme, tier, Library::shipped()), worker: Worker::new(Some(MEMORY)) }
     }
 
-    /// An opened lesson, run and shown from its start.
+    /// Lesson 11, run and shown from its start.
     fn opened(size: (u16, u16), look: (Theme, Tier)) -> Self {
         let mut lab = Self::start(size, look);
         lab.press("Down Down Down Enter");
+        assert_eq!(lab.model.lesson.lesson.number, 11);
         lab
     }
 
-    /// Presses keys, written as in the help and separated by blanks; returns the last effect that is not the run's affair.
+    /// The same with a run that was made once for all tests: its values cannot be looked at.
+    fn opened_fast(size: (u16, u16), look: (Theme, Tier)) -> Self {
+        static RUN: OnceLock<Arc<RunData>> = OnceLock::new();
+        let data = RUN.get_or_init(|| Lab::opened((80, 24), ASCII_MONO).model.run.data.clone());
+        let mut lab = Self::start(size, look);
+        let lesson = Arc::new(lab.model.shelf.library.find("11").expect("a lesson").clone());
+        runs::open(&mut lab.model, lesson);
+        lab.send(Message::Ran(1, Ok(Arc::clone(data))));
+        lab
+    }
+
+    /// Presses keys, written as in the help and separated by blanks; returns the last effect.
     fn press(&mut self, keys: &str) -> Option<Effect> {
         let mut last = None;
         for word in keys.split(' ').filter(|word| !word.is_empty()) {
@@ -52,17 +73,20 @@ impl Lab {
         }
     }
 
+    /// A command of the palette.
+    fn palette(&mut self, text: &str) -> Option<Effect> {
+        self.press(":");
+        self.type_text(text);
+        self.press("Enter")
+    }
+
     /// Takes one message and whatever it leads to.
     fn send(&mut self, message: Message) -> Option<Effect> {
-        let (sender, receiver) = mpsc::channel();
         let effect = update(&mut self.model, message);
-        if let Some(effect) = effect.clone() {
-            demo::perform(effect, &sender);
-        }
-        drop(sender);
-        for answer in receiver {
-            update(&mut self.model, answer);
-        }
+        let answer = effect.clone().and_then(|effect| self.worker.answer(effect));
+        answer.map(|answer| update(&mut self.model, answer));
+        let values = look(&mut self.model).and_then(|effect| self.worker.answer(effect));
+        values.map(|values| update(&mut self.model, values));
         effect
     }
 }

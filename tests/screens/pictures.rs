@@ -22,7 +22,7 @@ fn the_list_of_lessons() {
 fn a_lesson_in_the_middle_of_its_run() {
     picture("lesson", |size, look| {
         let mut lab = Lab::opened(size, look);
-        lab.press("n n n s s");
+        lab.press("] n n n s s");
         lab.model
     });
 }
@@ -61,6 +61,42 @@ fn the_knobs() {
     picture("knobs", |size, look| {
         let mut lab = Lab::opened(size, look);
         lab.press("o Down Right");
+        lab.model
+    });
+}
+
+#[test]
+fn why_an_op_waits() {
+    picture("why", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("] w");
+        lab.model
+    });
+}
+
+#[test]
+fn a_deadlock() {
+    picture("deadlock", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("] ] ] ] ] 2");
+        lab.model
+    });
+}
+
+#[test]
+fn a_ring() {
+    picture("ring", |size, look| {
+        let mut lab = Lab::start(size, look);
+        lab.press("Enter 2 s s s s s");
+        lab.model
+    });
+}
+
+#[test]
+fn a_knob_that_cannot_be_turned() {
+    picture("problem", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("o Down Down Right Down Down Down Right");
         lab.model
     });
 }

@@ -1,8 +1,11 @@
 //! Keys move the learner through the run: (keys, where they lead).
 
 use super::{ASCII_MONO, Lab};
-use ranklab::base::units::Ticks;
-use ranklab::tui::model::{Overlay, Pane, View};
+use ranklab::base::units::{Clock, Ticks};
+use ranklab::base::{OpId, Rank};
+use ranklab::observe::kind;
+use ranklab::observe::state::State;
+use ranklab::tui::model::{Pane, Shown, View};
 use ranklab::tui::update::{Effect, Message};
 use std::time::Duration;
 
@@ -10,16 +13,22 @@ fn lab() -> Lab {
     Lab::opened((120, 36), ASCII_MONO)
 }
 
+fn ticks_per_slot(lab: &Lab) -> u64 {
+    match lab.model.run.data.clock() {
+        Clock::Slots { ticks_per_slot } => ticks_per_slot,
+        Clock::Nanoseconds => panic!("unit costs"),
+    }
+}
+
 #[test]
 fn stepping_goes_to_the_event_and_back() {
-    let check = |keys: &str, event: u32| {
+    let check = |keys: &str, event: usize| {
         let mut lab = lab();
         lab.press(keys);
         assert_eq!(lab.model.now.event, event, "{keys}");
-        let time = lab.model.run.picture.time_after(event);
-        assert_eq!(lab.model.now.time, time, "{keys}: the time belongs to the event");
+        assert_eq!(lab.model.now, lab.model.run.data.position(event), "{keys}: the time belongs to the event");
     };
-    let events = lab().model.run.picture.event_count();
+    let events = lab().model.run.data.events();
     check("", 0);
     check("s s s", 3);
     check("s s s S", 2);
@@ -30,19 +39,56 @@ fn stepping_goes_to_the_event_and_back() {
     check("c s", events);
 }
 
+/// Whether the event behind which the learner stands starts an op of `rank`.
+fn concerns(lab: &Lab, event: usize, rank: Rank) -> bool {
+    let data = &lab.model.run.data;
+    data.program().order[rank.index()].iter().any(|&op| data.record.trace.event_of(op) == Some(event))
+}
+
 #[test]
 fn an_op_step_moves_the_rank_under_the_cursor() {
     let mut lab = lab();
     lab.press("Tab j j j j");
-    assert_eq!(lab.model.focus_rank(), 2);
-    lab.press("n");
-    let picture = std::sync::Arc::clone(&lab.model.run.picture);
-    let last = picture.events[lab.model.now.event as usize - 1];
-    assert_eq!(picture.rows[last.row as usize].rank, 2);
-    let earlier = &picture.events[..lab.model.now.event as usize - 1];
-    assert!(earlier.iter().all(|event| picture.rows[event.row as usize].rank != 2), "the first op of rank 2");
+    assert_eq!(lab.model.focus_rank(), Rank(2));
+    for _ in 0..20 {
+        let before = lab.model.now.event;
+        lab.press("n");
+        let now = lab.model.now.event;
+        assert!(concerns(&lab, now, Rank(2)), "event {now}");
+        assert!((before + 1..now).all(|event| !concerns(&lab, event, Rank(2))), "no event of rank 2 between {before} and {now}");
+    }
+    let last = lab.model.now.event;
     lab.press("N");
-    assert_eq!(lab.model.now.event, u32::try_from(earlier.len()).unwrap(), "back to just before it");
+    assert_eq!(lab.model.now.event, last - 1, "back to just before it");
+}
+
+#[test]
+fn finishing_goes_to_the_end_of_the_slot_and_back_before_its_start() {
+    let mut lab = lab();
+    let in_slot = |lab: &Lab, label: &str| {
+        let data = &lab.model.run.data;
+        let run = data.run();
+        let of_slot = |op: &&OpId| kind::label(&run, **op) == label && data.program().op(**op).origin.step == 0;
+        let at = data.at(&run, lab.model.now.event);
+        let states: Vec<State> = data.program().order[0].iter().filter(of_slot).map(|&op| at.state(op)).collect();
+        assert!(states.len() > 3, "{label} has several ops");
+        states
+    };
+    let enter = |lab: &mut Lab, label: &str| {
+        while in_slot(lab, label).iter().all(|&state| state < State::Running) {
+            lab.press("n");
+        }
+    };
+    for label in ["F0", "F1", "F2"] {
+        enter(&mut lab, label);
+        lab.press("F");
+        assert!(in_slot(&lab, label).iter().all(|&state| state < State::Running), "F stands before {label}");
+        enter(&mut lab, label);
+        lab.press("f");
+        assert!(in_slot(&lab, label).iter().all(|&state| state == State::Done), "f ends {label}");
+        lab.press("S");
+        assert!(in_slot(&lab, label).contains(&State::Running), "and no later than that");
+    }
 }
 
 #[test]
@@ -55,7 +101,7 @@ fn a_breakpoint_stops_a_continued_run_in_both_directions() {
     lab.press("c C");
     assert_eq!(lab.model.now.event, stop);
     lab.press("b c");
-    assert_eq!(lab.model.now.event, lab.model.run.picture.event_count(), "removed again");
+    assert_eq!(lab.model.now.event, lab.model.run.data.events(), "removed again");
 }
 
 #[test]
@@ -65,13 +111,14 @@ fn playing_follows_the_clock_and_stops_at_the_end() {
     assert!(lab.model.playing());
     lab.send(Message::Elapsed(Duration::from_millis(500)));
     let (slow, event) = (lab.model.now.time, lab.model.now.event);
-    assert_eq!(slow, Ticks(4), "half a second at eight columns a second, one tick a column");
-    assert_eq!(event, lab.model.run.picture.events_until(slow));
+    let per_slot = ticks_per_slot(&lab);
+    assert_eq!(slow, Ticks(2 * per_slot), "half a second at eight columns a second, two columns a slot");
+    assert_eq!(event, lab.model.run.data.events_until(slow));
     lab.press(">");
     lab.send(Message::Elapsed(Duration::from_millis(500)));
-    assert_eq!(lab.model.now.time, Ticks(12), "twice as fast");
+    assert_eq!(lab.model.now.time, Ticks(6 * per_slot), "twice as fast");
     lab.send(Message::Elapsed(Duration::from_secs(61)));
-    assert_eq!(lab.model.now.event, lab.model.run.picture.event_count());
+    assert_eq!(lab.model.now.event, lab.model.run.data.events());
     assert!(!lab.model.playing());
 }
 
@@ -82,64 +129,58 @@ fn small_steps_of_time_add_up() {
     for _ in 0..1000 {
         lab.send(Message::Elapsed(Duration::from_millis(3)));
     }
-    assert_eq!(lab.model.now.time, Ticks(3), "three seconds at one column a second");
+    let half = ticks_per_slot(&lab) / 2;
+    assert_eq!(lab.model.now.time, Ticks(3 * half), "three seconds at one column a second");
 }
 
 #[test]
 fn the_page_stays_while_the_playhead_moves_and_turns_when_it_leaves() {
     let mut lab = lab();
-    lab.press("2 + + + +");
-    let first = lab.model.timeline.window.unwrap();
+    lab.press("2 + + +");
+    let window = |lab: &Lab| match lab.model.timeline.shown {
+        Shown::At(window) => window,
+        shown => panic!("zoomed, not {shown:?}"),
+    };
+    let first = window(&lab);
     lab.press("s s s");
-    assert_eq!(lab.model.timeline.window.unwrap(), first, "still on the page");
+    assert_eq!(window(&lab), first, "still on the page");
     lab.press("c");
-    let turned = lab.model.timeline.window.unwrap();
+    let turned = window(&lab);
     assert!(turned.start > first.start && turned.scale == first.scale);
 }
 
 #[test]
-fn the_session_follows_the_position() {
+fn the_values_follow_the_position_and_the_focus_rank() {
     let mut lab = lab();
-    assert_eq!(lab.press("s"), Some(Effect::Seek { event: 1 }));
-    assert_eq!(lab.press("S"), Some(Effect::Seek { event: 0 }));
-    assert_eq!(lab.press("S"), None, "nothing moved");
+    let shown = |lab: &Lab| lab.model.values.as_ref().map(|values| (values.event, values.rank));
+    assert_eq!(shown(&lab), Some((0, Rank(0))));
+    lab.press("s s s");
+    assert_eq!(shown(&lab), Some((3, Rank(0))));
+    lab.press("Tab j j S");
+    assert_eq!(shown(&lab), Some((2, Rank(1))));
+    lab.press("spc");
+    lab.send(Message::Elapsed(Duration::from_secs(1)));
+    assert_eq!(shown(&lab), Some((2, Rank(1))), "not while it plays");
+    assert_eq!(lab.press("r S"), None);
     assert_eq!(lab.model.message, "this is the start of the run");
-}
-
-#[test]
-fn knobs_run_again_with_what_was_chosen() {
-    let mut lab = lab();
-    lab.press("o");
-    assert!(matches!(lab.model.overlay, Overlay::Knobs { .. }));
-    assert_eq!(lab.press("Right Esc"), None, "Esc forgets");
-    let effect = lab.press("o Right Down Right Enter");
-    let knobs = vec![("parallel.pipeline".to_owned(), "6".to_owned()), ("batch.micro_batches".to_owned(), "12".to_owned())];
-    assert_eq!(effect, Some(Effect::Rerun { knobs }));
-    assert_eq!(lab.model.run.picture.ranks, 6);
-    assert_eq!(lab.model.now.event, 0, "a new run is shown from its start");
 }
 
 #[test]
 fn the_palette_runs_commands_with_arguments() {
     let mut lab = lab();
-    let palette = |lab: &mut Lab, text: &str| {
-        lab.press(":");
-        lab.type_text(text);
-        lab.press("Enter")
-    };
-    palette(&mut lab, "event 17");
+    lab.palette("event 17");
     assert_eq!(lab.model.now.event, 17);
-    palette(&mut lab, "step 3");
+    lab.palette("step 3");
     assert_eq!(lab.model.now.event, 20);
-    palette(&mut lab, "rank 3");
-    assert_eq!(lab.model.focus_rank(), 3);
-    palette(&mut lab, "time 4.5");
-    assert_eq!(lab.model.timeline.cursor.time, 9, "two ticks a slot");
-    palette(&mut lab, "event many");
+    lab.palette("rank 3");
+    assert_eq!(lab.model.focus_rank(), Rank(3));
+    lab.palette("time 4.5");
+    assert_eq!(lab.model.timeline.cursor.time, ticks_per_slot(&lab) * 9 / 2);
+    lab.palette("event many");
     assert_eq!(lab.model.message, "many is not an event's number");
-    palette(&mut lab, "nonsense");
+    lab.palette("nonsense");
     assert_eq!(lab.model.message, "there is no command nonsense; ? lists them");
-    assert_eq!(palette(&mut lab, "quit-keep"), Some(Effect::Quit { keep_frame: true }));
+    assert_eq!(lab.palette("quit-keep"), Some(Effect::Quit { keep_frame: true }));
 }
 
 #[test]
@@ -160,9 +201,9 @@ fn back_leads_out_step_by_step() {
 #[test]
 fn the_answer_shows_when_it_is_asked_for() {
     let mut lab = lab();
-    assert!(!super::pictures::text(&lab.model).contains("start at once"));
+    assert!(!super::pictures::text(&lab.model).contains("It saves none"));
     lab.press("Enter");
-    assert!(super::pictures::text(&lab.model).contains("start at once"));
+    assert!(super::pictures::text(&lab.model).contains("It saves none"));
 }
 
 #[test]
@@ -173,7 +214,7 @@ fn marks_and_search_move_the_cursor() {
     lab.press("/");
     lab.type_text("B3");
     lab.press("Enter");
-    let text = |lab: &Lab| lab.model.run.picture.text(lab.model.cursor_span().unwrap()).to_owned();
+    let text = |lab: &Lab| kind::label(&lab.model.run.data.run(), lab.model.cursor_op().unwrap());
     assert_eq!(text(&lab), "B3");
     let first = lab.model.timeline.cursor;
     lab.press("/ Enter");
@@ -207,12 +248,14 @@ fn tab_goes_round_the_panes() {
 
 #[test]
 fn stepping_to_the_end_and_back_draws_the_first_screen_again() {
-    let mut lab = lab();
+    let mut lab = Lab::opened_fast((120, 36), ASCII_MONO);
+    lab.press("0");
     let first = super::pictures::text(&lab.model);
     lab.press("c");
-    let events = lab.model.run.picture.event_count();
-    for _ in 0..events {
+    for _ in 0..lab.model.run.data.events() {
         lab.press("S");
     }
+    lab.model.message.clear();
+    lab.model.timeline.shown = Shown::Run;
     assert_eq!(super::pictures::text(&lab.model), first);
 }

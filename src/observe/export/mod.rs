@@ -30,6 +30,12 @@ impl Format {
     pub const ALL: [(Self, &'static str); 5] =
         [(Self::Text, "text"), (Self::Json, "json"), (Self::Perfetto, "perfetto"), (Self::Svg, "svg"), (Self::Csv, "csv")];
 
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
+    }
+
     /// The form called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {

@@ -1,7 +1,8 @@
 //! The lines around the panes: title, tabs, transport, scrubber, message, keys.
 
-use crate::base::units::Ticks;
 use super::facts;
+use crate::base::units::Ticks;
+use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
@@ -19,7 +20,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
         let lessons = format!("{} lessons", model.shelf.library.lessons().len());
         return pen.say_right(x + 2, 0, 1, &lessons, Role::Quiet);
     }
-    let x = pen.say(x, 0, &model.lesson.heading(), Role::Text);
+    let own = model.lesson.lesson.number == 0 && !model.run.data.title.is_empty();
+    let heading = if own { model.run.data.title.clone() } else { model.lesson.heading() };
+    let x = pen.say(x, 0, &heading, Role::Text);
     let mut facts = facts::facts(&model.run.data);
     if model.asked.is_some() && model.run.number > 0 {
         facts.insert(0, "[RUNNING]".to_owned());
@@ -72,7 +75,9 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
         let speed = speed_text(model.player.speed);
         let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
         let width = Layout::of(model).axis_width(data);
-        pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        if width > 1 {
+            pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
+        }
         let mut line = pen.part(ratatui::layout::Rect::new(0, 1, pen.width(), 1));
         scrubber(model, 1, &mut line);
     } else {
@@ -82,9 +87,11 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
 }
 
 fn state(model: &Model) -> (&'static str, &'static str) {
-    let at_the_end = model.now.event == model.run.data.events();
+    let data = &model.run.data;
+    let at_the_end = model.now.event == data.events();
     match (model.playing(), model.now.event) {
         (true, _) => (">>", "PLAYING"),
+        (false, _) if at_the_end && data.record.trace.outcome != Outcome::Completed => ("!!", "STUCK"),
         (false, 0) => ("|>", "START"),
         (false, _) if at_the_end => ("[]", "END"),
         (false, _) => ("|>", "PAUSED"),
@@ -122,6 +129,9 @@ fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
     pen.say(right + 2, 0, &end, Role::Quiet);
     let place = |time: Ticks| x + 1 + share(time.0, data.end().0, right - x - 2);
     let mark = pen.theme.style(Role::Mark);
+    for alert in &data.alerts {
+        pen.put(place(alert.time), 0, '!', mark);
+    }
     for &event in &model.breaks {
         pen.put(place(data.position(event).time), 0, '*', mark);
     }

@@ -21,19 +21,19 @@ pub fn facts(data: &RunData) -> Vec<String> {
     facts
 }
 
-/// How the run ended, with its first numbers.
+/// How the run ended, with its first numbers, the most important first.
 #[must_use]
 pub fn sentence(data: &RunData) -> String {
     let report = &data.report;
     let mut parts = vec![ending(data)];
     if data.record.trace.outcome == Outcome::Completed {
-        parts.push(format!("first step {}", data.clock().show(data.metrics.makespan)));
+        parts.push(format!("{} a step", data.clock().show(data.metrics.makespan)));
         if let Some(ratio) = report.bubble.ratio {
-            parts.push(format!("bubble {} of the time, {} of the work", percent(report.bubble.fraction), percent(ratio)));
+            parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
         }
     }
     parts.extend(loss(report));
-    parts.join("; ")
+    parts.join(", ")
 }
 
 fn ranks(data: &RunData) -> String {
@@ -66,9 +66,9 @@ fn ending(data: &RunData) -> String {
         (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
             format!("out of memory: {rank} would hold {needed} of {limit}")
         }
-        (Outcome::Completed, VerdictKind::Equal) => "completed, bit for bit as one device".to_owned(),
+        (Outcome::Completed, VerdictKind::Equal) => "equals one device bit for bit".to_owned(),
         (Outcome::Completed, VerdictKind::ExpectedDrift) => {
-            format!("completed, within rounding of one device ({drift:.1e})")
+            format!("equals one device within rounding ({drift:.0e})")
         }
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
@@ -82,7 +82,7 @@ fn ending(data: &RunData) -> String {
 
 fn loss(report: &Report) -> Option<String> {
     let (first, last) = (report.loss.first()?, report.loss.last()?);
-    Some(if report.loss.len() == 1 { format!("loss {first:.4}") } else { format!("loss {first:.4} to {last:.4}") })
+    Some(if report.loss.len() == 1 { format!("loss {first:.3}") } else { format!("loss {first:.3} to {last:.3}") })
 }
 
 /// `27.3 %`.

@@ -17,9 +17,12 @@ type Steps = [(Ticks, u32)];
 /// The pane's title: the peaks.
 #[must_use]
 pub fn title(model: &Model) -> String {
-    let peaks = model.run.data.in_flight.iter().enumerate().map(|(rank, steps)| format!("  r{rank} {}", peak(steps)));
-    format!("In flight  peak{}", peaks.collect::<String>())
+    let peaks = model.run.data.in_flight.iter().take(MOST_PEAKS).map(|steps| peak(steps).to_string());
+    format!("In flight  peaks {}", peaks.collect::<Vec<_>>().join(" "))
 }
+
+/// Peaks for which a title has room.
+const MOST_PEAKS: usize = 16;
 
 /// One line a rank, with a blank line between where there is room. Where the timeline stands above, in the same width, the
 /// digits stand below its columns; elsewhere they show the whole run.

@@ -4,8 +4,8 @@ use ratatui::layout::Rect;
 
 use super::popup::centred;
 use crate::observe::Kind;
-use crate::tui::commands::{self, Binding, Group, TABLE};
-use crate::tui::model::Model;
+use crate::tui::commands::{self, Binding, Command, Group, TABLE};
+use crate::tui::model::{Model, View};
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
 
@@ -70,7 +70,23 @@ fn lines(model: &Model, filter: &str) -> Vec<Line> {
     lines
 }
 
+/// Commands that share a line while nothing is filtered: the first of them, their keys, what they do.
+const FOLDS: [(Command, &str, &str); 2] = [
+    (Command::Show(View::Lesson), "1 .. 7", "the views, as the tabs name them"),
+    (Command::GoToEvent, "g ..", "go to event, time, rank, bubble ..."),
+];
+
+/// Whether `line` shares its line with others.
+fn is_folded(line: &Binding) -> bool {
+    let jumps = line.keys.first().is_some_and(|keys| keys.starts_with("g ")) && line.pair.is_none();
+    jumps || matches!(line.command, Command::Show(_))
+}
+
 fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
+    if is_folded(line) && filter.is_empty() {
+        let first = FOLDS.iter().find(|fold| fold.0 == line.command);
+        return first.map(|(_, keys, help)| Line::Keys((*keys).to_owned(), help));
+    }
     let is_second = TABLE.iter().any(|first| first.pair.is_some_and(|(other, _)| other == line.command));
     if is_second || line.keys.is_empty() {
         return None;

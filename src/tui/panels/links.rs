@@ -1,7 +1,294 @@
-//! Links: who sends what to whom, and what each collective moved.
+//! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
+use super::debugger::message_text;
+use super::parts::{Cut, Head, Line, left, op_text, pane, paragraph, percent, ratio, right, share_of, table};
+use super::wires::{self, Wires};
+use crate::base::units::{Clock, short_number};
+use crate::base::{Bytes, Rank, Ticks};
+use crate::observe::formula::{Quantity, find};
+use crate::observe::kind::number;
+use crate::observe::spread::{Chunks, MOST_RANKS, Shape};
+use crate::observe::state::At;
+use crate::observe::traffic::CollectiveStats;
 use crate::tui::data::{PanelView, RunData};
+use crate::tui::glyphs::Tier;
 use crate::tui::pen::Pen;
+use crate::tui::theme::Role;
+
+/// What is shown.
+enum Subject<'a> {
+    Collective(&'a Chunks),
+    Pipeline,
+    Nothing,
+}
 
 /// Draws it at the position of `view`.
-pub fn draw(_data: &RunData, _view: &PanelView, _pen: &mut Pen<'_>) {}
+pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
+    if data.lanes.ranks.is_empty() {
+        return;
+    }
+    let run = data.run();
+    let at = data.progress.at(&run, view.position.event);
+    let subject = subject(data, &at, view.focus);
+    let ranks: Vec<Rank> = match &subject {
+        Subject::Collective(chunks) => chunks.ranks.clone(),
+        _ => (0..data.lanes.ranks.len()).map(Rank::new).collect(),
+    };
+    let wires = Wires::new(data, &at, &ranks, matches!(subject, Subject::Collective(_)));
+    let mut rest = Cut::of(pen);
+    let (width, height) = (rest.0.width, rest.0.height);
+    let wide = width >= 100;
+    let mut above = Cut(rest.top(if height < 12 { height } else { height / 2 }));
+    let picture = if wide { above.left(width * 61 / 100) } else { above.left(width) };
+    pane(pen, picture, &title(&subject, &at), view.focused, |inside| draw_subject(&subject, &wires, &at, inside));
+    if wide {
+        side(&subject, &at, above.0, pen);
+        let links = rest.left(width * 61 / 100);
+        pane(pen, links, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
+        pane(pen, rest.0, "Numbers", false, |inside| numbers(data, &at, &subject, &wires, inside));
+    } else if rest.0.height > 0 {
+        let matrix = rest.left(width * 45 / 100);
+        side(&subject, &at, matrix, pen);
+        pane(pen, rest.0, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
+    }
+}
+
+/// The collective of the focus rank that moves data now; between collectives the pipeline, if there is one.
+fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
+    let all = &data.prepared.chunks;
+    let begun = all.partition_point(|chunks| chunks.first <= at.event.max(1));
+    let of_focus = |chunks: &&Chunks| chunks.ranks.contains(&focus);
+    let last = all[..begun].iter().rev().find(of_focus).or_else(|| all.iter().find(of_focus));
+    let pipeline = data.prepared.flows.iter().any(|flow| !flow.collective);
+    match last {
+        Some(chunks) if !pipeline || (chunks.first..=chunks.last).contains(&at.event) => Subject::Collective(chunks),
+        _ if pipeline => Subject::Pipeline,
+        Some(chunks) => Subject::Collective(chunks),
+        None => Subject::Nothing,
+    }
+}
+
+fn title(subject: &Subject<'_>, at: &At) -> String {
+    match subject {
+        Subject::Nothing => "Links".to_owned(),
+        Subject::Pipeline => "Pipeline  messages between stages".to_owned(),
+        Subject::Collective(chunks) => {
+            let collective = &at.run.program.collectives[chunks.collective.index()];
+            let phase = chunks.phase(at);
+            let (shape, first, second) = match &chunks.shape {
+                Shape::Ring(_) => ("Ring", "reduce-scatter", "all-gather"),
+                Shape::Tree(parents) if is_star(parents) => ("Star", "reduce", "broadcast"),
+                Shape::Tree(_) => ("Tree", "reduce", "broadcast"),
+                Shape::Other => ("Messages", "reduce", "broadcast"),
+            };
+            format!(
+                "{shape}  {} {}: {first} step {} of {}, {second} {} of {}",
+                collective.kind.name(),
+                collective.label,
+                phase.reduce.0,
+                phase.reduce.1,
+                phase.gather.0,
+                phase.gather.1
+            )
+        }
+    }
+}
+
+/// A tree in which everybody hangs at the root. Of two or three members every tree is one.
+fn is_star(parents: &[Option<usize>]) -> bool {
+    let root = parents.iter().position(Option::is_none);
+    parents.len() > 3 && parents.iter().flatten().all(|parent| Some(*parent) == root)
+}
+
+fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>) {
+    match subject {
+        Subject::Nothing => _ = pen.say(1, 0, "This run moves no data between ranks.", Role::Text),
+        Subject::Pipeline => wires.draw_line(pen),
+        Subject::Collective(chunks) => match &chunks.shape {
+            Shape::Ring(order) if wires::ring_fits(order.len(), pen) => {
+                let ranks: Vec<Rank> = order.iter().map(|&place| chunks.ranks[place]).collect();
+                wires.draw_ring(&ranks, pen);
+            }
+            Shape::Tree(parents) => wires.draw_tree(&chunks.ranks, parents, pen),
+            _ => wires.draw_list(at, pen),
+        },
+    }
+}
+
+/// Beside the picture: the chunks of a collective, or the messages of a pipeline.
+fn side(subject: &Subject<'_>, at: &At, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
+    match subject {
+        Subject::Collective(chunks) => {
+            let title = if area.width >= 42 { "Chunks  how many ranks are summed in" } else { "Chunks  ranks summed in" };
+            pane(pen, area, title, false, |inside| matrix(chunks, at, inside));
+        }
+        _ => pane(pen, area, "Messages", false, |inside| messages(at, inside)),
+    }
+}
+
+fn messages(at: &At, pen: &mut Pen<'_>) {
+    pen.say(1, 0, "in flight", Role::Quiet);
+    let mut y = 1;
+    let flights = at.in_flight();
+    for flight in &flights {
+        pen.say(2, y, &message_text(at, flight.send), Role::Text);
+        y += 1;
+        if y >= pen.height() {
+            return;
+        }
+    }
+    if flights.is_empty() {
+        pen.say(2, y, "none", Role::Text);
+        y += 1;
+    }
+    pen.say(1, y, "posted, their peers are not there", Role::Quiet);
+    let heads = (0..at.run.program.ranks()).flat_map(|rank| at.heads(Rank::new(rank)));
+    let sends = heads.filter(|&op| wires::is_posted_message(at, op));
+    for op in sends.take(usize::from(pen.height())) {
+        y += 1;
+        pen.say(2, y, &op_text(at.run.program, op, 40), Role::Text);
+    }
+}
+
+/// Rows are members, columns chunks; below, what the numbers mean.
+fn matrix(chunks: &Chunks, at: &At, pen: &mut Pen<'_>) {
+    let n = chunks.ranks.len();
+    if n > MOST_RANKS {
+        paragraph(pen, 0, &format!("contributions are followed for up to {MOST_RANKS} ranks"), Role::Quiet);
+        return;
+    }
+    let room = usize::from(pen.width().saturating_sub(6) / 4);
+    let columns = chunks.chunks.min(room);
+    for chunk in 0..columns {
+        pen.say(column(chunk), 0, &format!("{:>3}", format!("c{chunk}")), Role::Quiet);
+    }
+    let rows = n.min(usize::from(pen.height().saturating_sub(3)).max(1));
+    for (place, rank) in chunks.ranks.iter().enumerate().take(rows) {
+        let y = 1 + u16::try_from(place).unwrap_or(0);
+        pen.say(1, y, &rank.to_string(), Role::Text);
+        let arriving = chunks.moving(place, at).and_then(|op| number(at.run, op));
+        for chunk in 0..columns {
+            let Some(held) = chunks.held(place, chunk, at.event) else { continue };
+            let arrives = arriving.is_some_and(|number| number as usize == chunk);
+            let (mark, role) = match () {
+                () if held.twice => ("!", Role::Alert),
+                () if arrives => ("<", Role::Text),
+                () => (" ", if held.count() == n { Role::Strong } else { Role::Text }),
+            };
+            pen.say(column(chunk), y, &format!("{:>3}{mark}", held.count()), role);
+        }
+    }
+    let y = 2 + u16::try_from(rows).unwrap_or(0);
+    let partial = if n > 2 { format!("  2..{} partial", n - 1) } else { String::new() };
+    let y = paragraph(pen, y, &format!("1 own{partial}  {n} complete  < arriving"), Role::Quiet);
+    if columns < chunks.chunks || rows < n {
+        paragraph(pen, y, &format!("{rows} of {n} ranks, {columns} of {} chunks shown", chunks.chunks), Role::Quiet);
+    }
+}
+
+fn column(chunk: usize) -> u16 {
+    6 + 4 * u16::try_from(chunk).unwrap_or(0)
+}
+
+const LINKS: [Head; 8] =
+    [left("link"), left("now"), left("busy so far"), right("bytes"), right("of"), right("alpha"), right("GB/s"), left("note")];
+
+fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen: &mut Pen<'_>) {
+    let room = usize::from(pen.height().saturating_sub(2)).max(1);
+    let first = view.scroll.min(wires.all.len().saturating_sub(room));
+    let elapsed = at.time();
+    let lines = wires.all[first..].iter().take(room).map(|wire| {
+        let share = ratio(wire.carried.busy.0, elapsed.0);
+        let link = data.prepared.asked.link(wire.from, wire.to).map(|(_, link)| link);
+        let cells = vec![
+            format!("{}->{}", wire.from, wire.to),
+            wire.now.clone(),
+            format!("{} {:>4}", bar(pen, share), percent(share)),
+            wire.carried.bytes.to_string(),
+            wire.total.0.to_string(),
+            link.map_or_else(|| "free".to_owned(), |link| at.run.trace.clock.show(link.alpha)),
+            link.map_or_else(String::new, |link| short_number(link.bytes_per_second / 1e9)),
+            if wire.slow { "slowest".to_owned() } else { String::new() },
+        ];
+        Line { role: if wire.slow { Role::Strong } else { Role::Text }, cells }
+    });
+    let lines: Vec<Line> = lines.collect();
+    let y = table(pen, 0, &LINKS, &lines);
+    let more = wires.all.len().saturating_sub(first + lines.len());
+    if more > 0 {
+        pen.say(1, y, &format!("... {more} more"), Role::Quiet);
+    }
+}
+
+/// Ten cells: `####......`.
+fn bar(pen: &Pen<'_>, share: f64) -> String {
+    let filled = usize::from(share_of(share, 10));
+    let (full, empty) = if pen.tier == Tier::Ascii { ("#", ".") } else { ("█", "·") };
+    format!("{}{}", full.repeat(filled), empty.repeat(10 - filled))
+}
+
+/// What the collective takes, by run and by formula; of a pipeline, what its wires carry in all.
+fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &mut Pen<'_>) {
+    let mut y = 0;
+    let mut say = |text: &str, role: Role| y = paragraph(pen, y, text, role);
+    let so_far: Bytes = wires.all.iter().map(|wire| wire.carried.bytes).sum();
+    let all: Bytes = wires.all.iter().map(|wire| wire.total.0).sum();
+    let messages: usize = wires.all.iter().map(|wire| wire.carried.messages).sum();
+    say(&format!("{messages} messages so far, {so_far} of {all}"), Role::Text);
+    if let Subject::Collective(chunks) = subject {
+        for line in collective_numbers(data, at, chunks) {
+            say(&line, Role::Text);
+        }
+    }
+    if wires.all.iter().any(|wire| wire.slow) {
+        say("A step of a ring ends when its slowest link does.", Role::Text);
+    }
+    if let Some(source) =
+        wires.all.first().and_then(|wire| data.prepared.asked.link(wire.from, wire.to)).map(|link| &link.1.source)
+    {
+        say(&format!("link: {source}"), Role::Quiet);
+    }
+}
+
+fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
+    let clock = at.run.trace.clock;
+    let n = chunks.ranks.len();
+    let bytes = at.run.program.collectives[chunks.collective.index()].bytes;
+    let mut lines = vec![format!("payload S = {bytes} on each of n = {n} ranks")];
+    if let Shape::Ring(_) = chunks.shape {
+        let chunk = Bytes(bytes.0.div_ceil(n as u64));
+        lines.push(format!("2(n-1) = {} steps of S/n = {chunk}", 2 * (n - 1)));
+    }
+    let of = |stats: &&CollectiveStats| stats.collective == chunks.collective;
+    let Some(stats) = data.metrics.collectives.iter().find(of) else { return lines };
+    lines.push(format!(
+        "run      {} to {}: {}",
+        clock.show(stats.start),
+        clock.show(stats.end),
+        clock.show(stats.end - stats.start)
+    ));
+    if let Some(formula) =
+        find(&data.prepared.asked.formulas, Quantity::Makespan).filter(|_| at.run.program.setting.model.is_none())
+    {
+        lines.push(format!("formula  {} = {}", formula.text, show_unit(clock, formula.value)));
+    }
+    if let (Some(algorithm), Some(bus)) = (stats.algorithm_bandwidth(clock), stats.bus_bandwidth(at.run)) {
+        lines.push(format!("algorithm bandwidth S/t = {} GB/s", short_number(algorithm)));
+        lines.push(format!("bus bandwidth 2(n-1)/n S/t = {} GB/s", short_number(bus)));
+    }
+    lines
+}
+
+/// A value in the clock's unit with its unit.
+#[must_use]
+pub fn show_unit(clock: Clock, value: f64) -> String {
+    match clock {
+        Clock::Slots { .. } => format!("{}u", short_number(value)),
+        Clock::Nanoseconds => clock.show(Ticks(whole(value))),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time, positive and far below 2^64 ns")]
+fn whole(value: f64) -> u64 {
+    value.round().max(0.0) as u64
+}

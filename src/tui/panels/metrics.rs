@@ -1,7 +1,229 @@
-//! Where the ranks' time went.
+//! Metrics: where the ranks' time goes in the first step, the numbers by run and by formula, and the longest gaps with their reasons.
 
+use super::facts;
+use super::gaps;
+use super::links::show_unit;
+use super::parts::{Cut, Head, Line, cells, left, pane, paragraph, percent, ratio, right, table};
+use crate::base::{Rank, Ticks};
+use crate::observe::VerdictKind;
+use crate::observe::formula::{Quantity, find};
+use crate::observe::kind::Kind;
+use crate::observe::metrics::RankMetrics;
+use crate::program::trace::Outcome;
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::pen::Pen;
+use crate::tui::theme::Role;
 
-/// Draws it at the position of `view`.
-pub fn draw(_data: &RunData, _view: &PanelView, _pen: &mut Pen<'_>) {}
+/// Draws it; of `view` only the focus and the scrolled lines matter.
+pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
+    let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
+    if ranks == 0 {
+        return;
+    }
+    let mut rest = Cut::of(pen);
+    let (width, height) = (rest.0.width, rest.0.height);
+    let wide = width >= 100;
+    let wanted = if wide { ranks.saturating_mul(2).saturating_add(6).max(14) } else { ranks.saturating_add(4) };
+    let mut above = Cut(rest.top(if height < 10 { height } else { wanted.min(height / 2) }));
+    let bars = if wide { above.left(width * 60 / 100) } else { above.left(width) };
+    let title = format!("Where each rank spends the first step  modelled, {}", data.clock().show(data.metrics.makespan));
+    pane(pen, bars, &title, view.focused, |inside| shares(data, view, inside));
+    if wide {
+        pane(pen, above.0, "Headline numbers", false, |inside| {
+            headlines(data, inside);
+        });
+    }
+    pane(pen, rest.0, "Longest gaps  of the first step", false, |inside| {
+        let room = inside.height().saturating_sub(if wide { 7 } else { 6 }).max(3);
+        let y = gaps::draw(data, view, room, inside);
+        closing(data, y, wide, inside);
+    });
+}
+
+/// A bar for each rank, its percentages beside it.
+fn shares(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
+    let all = data.ranks();
+    let lines = pen.height().saturating_sub(2);
+    let apart = if u16::try_from(all).is_ok_and(|all| all.saturating_mul(2) <= lines + 1) { 2 } else { 1 };
+    let room = usize::from(lines.div_ceil(apart));
+    let first = view.focus.index().saturating_sub(room / 2).min(all.saturating_sub(room));
+    let bar = (7, pen.width().saturating_sub(7 + 32));
+    scale(bar, pen);
+    for (y, rank) in (1..=lines).step_by(usize::from(apart)).zip((first..all).map(Rank::new)) {
+        let role = if rank == view.focus { Role::Strong } else { Role::Text };
+        pen.say(1, y, &format!("{}{rank}", if rank == view.focus { ">" } else { " " }), role);
+        share(data, rank, y, bar, pen);
+        let metrics = &data.metrics.ranks[rank.index()];
+        let part = |ticks: Ticks| percent(ratio(ticks.0, data.metrics.makespan.0));
+        let numbers = [metrics.busy, metrics.exposed_comm, metrics.bubble, metrics.ramp].map(part);
+        let [busy, exposed, bubble, ramp] = &numbers;
+        pen.say(bar.0 + bar.1 + 1, y, &format!("{busy:>5} {exposed:>8} {bubble:>7} {ramp:>5}"), role);
+    }
+    legend(data, pen.height().saturating_sub(1), pen);
+}
+
+/// `0%  25%  50%  75%  100%` above the bars, and the columns' names.
+fn scale((x, width): (u16, u16), pen: &mut Pen<'_>) {
+    pen.say(x + width + 1, 0, " busy  exposed  bubble  ramp", Role::Quiet);
+    for quarter in 0..4_u16 {
+        if width >= 24 {
+            pen.say(x + width * quarter / 4, 0, &format!("{}%", quarter * 25), Role::Quiet);
+        }
+    }
+}
+
+/// What a rank computes by kind, then what it waits for; ramps stay blank.
+fn share(data: &RunData, rank: Rank, y: u16, (x, width): (u16, u16), pen: &mut Pen<'_>) {
+    let metrics = &data.metrics.ranks[rank.index()];
+    let busy = &data.prepared.busy[rank.index()];
+    let idle = [(Kind::ExposedCommunication, metrics.exposed_comm), (Kind::Bubble, metrics.bubble)];
+    let frame = pen.theme.style(Role::Frame);
+    pen.put(x - 1, y, pen.tier.bar(), frame);
+    pen.put(x + width, y, pen.tier.bar(), frame);
+    let (mut sum, mut start) = (0, 0);
+    for (kind, length) in busy.iter().copied().chain(idle) {
+        sum += length.0;
+        let end = cells(sum, data.metrics.makespan.0, width);
+        let glyph = if kind.is_idle() { pen.tier.fill(kind) } else { kind.letter().chars().next().unwrap_or('?') };
+        let style = if kind.is_idle() { pen.theme.stroke(kind) } else { pen.theme.fill(kind) };
+        for column in start..end {
+            pen.put(x + column, y, glyph, style);
+        }
+        start = start.max(end);
+    }
+}
+
+fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
+    let mut kinds: Vec<Kind> = data.prepared.busy.iter().flatten().map(|&(kind, _)| kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut x = 1;
+    for kind in kinds {
+        x = pen.say(x, y, &format!("{} {}  ", kind.letter(), kind.name()), Role::Quiet);
+    }
+    let (dots, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
+    pen.say(x, y, &format!("{dots} exposed  {bubble} bubble  blank ramp"), Role::Quiet);
+}
+
+const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("")];
+
+/// Run and formula, side by side; returns the line below.
+fn headlines(data: &RunData, pen: &mut Pen<'_>) -> u16 {
+    table(pen, 0, &HEADS, &numbers(data))
+}
+
+/// A part of a rank's time.
+type Part = fn(&RankMetrics) -> Ticks;
+
+fn numbers(data: &RunData) -> Vec<Line> {
+    let metrics = &data.metrics;
+    let clock = data.clock();
+    let formula = |quantity: Quantity, show: &dyn Fn(f64) -> String| {
+        let found = find(&data.prepared.asked.formulas, quantity);
+        found.map_or_else(|| (String::new(), String::new()), |formula| (show(formula.value), formula.text.to_owned()))
+    };
+    let mut lines = Vec::new();
+    let mut add = |name: &str, run: String, (value, text): (String, String)| {
+        lines.push(Line { role: Role::Text, cells: vec![name.to_owned(), run, value, text] });
+    };
+    let none = || (String::new(), String::new());
+    let time = |value: f64| show_unit(clock, value);
+    add("first step", clock.show(metrics.makespan), formula(Quantity::Makespan, &time));
+    if let Some(period) = metrics.step_period {
+        add("step period", clock.show(period), none());
+    }
+    add("bubble, of all time", facts::percent(metrics.bubble_fraction()), formula(Quantity::BubbleFraction, &facts::percent));
+    if let Some(work) = metrics.bubble_ratio() {
+        add("bubble, of the work", facts::percent(work), formula(Quantity::BubbleRatio, &facts::percent));
+    }
+    let sum = |of: Part| metrics.ranks.iter().map(of).sum::<Ticks>().0;
+    let whole = metrics.makespan.0 * metrics.ranks.len() as u64;
+    let parts: [(&str, Part); 3] =
+        [("  waiting inside", |rank| rank.bubble), ("  ramp", |rank| rank.ramp), ("  exposed comm", |rank| rank.exposed_comm)];
+    for (name, of) in parts {
+        add(name, facts::percent(ratio(sum(of), whole)), none());
+    }
+    if let Some(overlap) = metrics.overlap() {
+        add("overlap, of comm time", facts::percent(overlap), none());
+    }
+    let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
+    if let Some(rank) = fullest {
+        add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
+    }
+    if let Some(most) = metrics.ranks.iter().map(|rank| rank.peak_in_flight).max().filter(|&most| most > 0) {
+        add("peak in flight", most.to_string(), none());
+    }
+    lines
+}
+
+/// Below the gaps: critical path, losses, verdict; on narrow screens the headline numbers.
+fn closing(data: &RunData, y: u16, wide: bool, pen: &mut Pen<'_>) {
+    let clock = data.clock();
+    let mut y = y + u16::from(wide);
+    if !wide {
+        let fraction = facts::percent(data.metrics.bubble_fraction());
+        let work = data.metrics.bubble_ratio().map_or_else(String::new, |work| format!(", {} of the work", facts::percent(work)));
+        let formula = find(&data.prepared.asked.formulas, Quantity::BubbleFraction);
+        let formula =
+            formula.map_or_else(String::new, |formula| format!("; formula {} = {}", formula.text, facts::percent(formula.value)));
+        y = fact(pen, y, "bubble", &format!("run {fraction} of all time{work}{formula}"));
+    }
+    let critical = &data.critical;
+    let lengths = format!(
+        "{} ops, {} computing, {} communicating",
+        critical.ops.len(),
+        clock.show(critical.computing),
+        clock.show(critical.communicating)
+    );
+    y = fact(pen, y, "critical", &lengths);
+    let room = usize::from(pen.width()) * if wide { 2 } else { 1 };
+    if wide && !data.report.critical_path.is_empty() {
+        y = fact(pen, y, "", &cut(&data.report.critical_path, room));
+    }
+    if !data.report.loss.is_empty() {
+        let losses: Vec<String> = data.report.loss.iter().take(12).map(|loss| format!("{loss:.4}")).collect();
+        y = fact(pen, y, "loss", &losses.join(" "));
+    }
+    fact(pen, y, "verdict", &verdict(data));
+}
+
+fn fact(pen: &mut Pen<'_>, y: u16, name: &str, value: &str) -> u16 {
+    if y >= pen.height() {
+        return y;
+    }
+    pen.say(1, y, name, Role::Quiet);
+    let (width, height) = (pen.width().saturating_sub(10), pen.height() - y);
+    let mut part = pen.part(ratatui::layout::Rect::new(10, y, width, height));
+    y + paragraph(&mut part, 0, value, Role::Text)
+}
+
+/// At most `room` characters; what is cut shows as dots.
+fn cut(text: &str, room: usize) -> String {
+    let mut short: String = text.chars().take(room).collect();
+    if short.len() < text.len() {
+        let end = short.rfind(' ').unwrap_or(short.len());
+        short.truncate(end);
+        short.push_str(" ...");
+    }
+    short
+}
+
+fn verdict(data: &RunData) -> String {
+    let verdict = &data.report.verdict;
+    let difference = verdict.max_abs_diff.unwrap_or(0.0);
+    match (verdict.kind, &data.record.trace.outcome) {
+        (VerdictKind::None, Outcome::Deadlocked(_)) => "none: the run deadlocked".to_owned(),
+        (VerdictKind::None, Outcome::OutOfMemory { .. }) => "none: the run went out of memory".to_owned(),
+        (VerdictKind::None, Outcome::Completed) => "none: shapes only, nothing was computed".to_owned(),
+        (VerdictKind::Equal, _) => "equal to one device, bit for bit".to_owned(),
+        (VerdictKind::ExpectedDrift, _) => {
+            format!("expected drift: as close to one device as rounding allows (largest difference {difference:.1e})")
+        }
+        (VerdictKind::Wrong, _) => match &verdict.first_difference {
+            Some(first) => {
+                format!("WRONG: {} on r{} at `{}`, step {}, differs first", first.tensor, first.rank, first.op, first.step)
+            }
+            None => format!("WRONG: differs from one device by {difference:.1e}"),
+        },
+    }
+}

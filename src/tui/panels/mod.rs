@@ -1,16 +1,23 @@
 //! Panels: each draws one part of the screen from the model, into a rectangle of any size, and changes nothing.
 
+pub mod breakdown;
 pub mod chrome;
 pub mod debugger;
 pub mod facts;
+pub mod gaps;
+pub mod graph;
 pub mod held;
 pub mod help;
 pub mod links;
 pub mod memory;
 pub mod metrics;
+pub mod parts;
 pub mod popup;
+pub mod prepared;
 pub mod selected;
 pub mod shelf;
 pub mod text;
 pub mod timeline;
+pub mod values;
 pub mod waits;
+pub mod wires;

@@ -6,7 +6,7 @@ use crate::program::head::head;
 use crate::tui::commands::{self, Command};
 use crate::tui::knobs::{Knob, knobs};
 use crate::tui::lesson::{plain_line, text_lines};
-use crate::tui::model::{EXPORT_FORMATS, Model, Overlay, Prefix};
+use crate::tui::model::{EXPORTS, Model, Overlay, Prefix};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 use crate::tui::update::overlay::matches;
@@ -30,6 +30,15 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
 pub fn centred<'a>(pen: &'a mut Pen<'_>, width: u16, height: u16) -> Pen<'a> {
     let (width, height) = (width.min(pen.width()), height.min(pen.height()));
     let (x, y) = ((pen.width() - width) / 2, (pen.height() - height) / 2);
+    let mut inside = pen.part(Rect::new(x, y, width, height));
+    inside.clear();
+    inside
+}
+
+/// A box of `width` x `height` at the bottom, above the keys' line.
+fn at_bottom<'a>(pen: &'a mut Pen<'_>, width: u16, height: u16) -> Pen<'a> {
+    let (width, height) = (width.min(pen.width()), height.min(pen.height()));
+    let (x, y) = ((pen.width() - width) / 2, pen.height().saturating_sub(height + 1));
     let mut inside = pen.part(Rect::new(x, y, width, height));
     inside.clear();
     inside
@@ -98,11 +107,13 @@ fn choice(pen: &mut Pen<'_>, y: u16, chosen: bool, columns: &[(u16, &str)]) {
 /// A knob a line: what it is, its value, what else it may be; below, what the chosen one means, or what is wrong with its value.
 fn turn(model: &Model, selected: usize, problem: &str, pen: &mut Pen<'_>) {
     let knobs = knobs(model);
-    let problem: Vec<&str> = problem.lines().collect();
-    let below = u16::try_from(problem.len().clamp(1, 12)).unwrap_or(1) + 3;
+    let width = 94.min(pen.width());
+    let problem: Vec<String> = problem.lines().flat_map(|line| hanging(line, width.saturating_sub(4))).collect();
+    let below = u16::try_from(problem.len().min(12)).unwrap_or(0) + 2;
     let lines = u16::try_from(knobs.len()).unwrap_or(u16::MAX).saturating_add(below + 2);
-    let height = lines.min(pen.height().saturating_sub(2));
-    let mut panel = centred(pen, 92, height);
+    // The upper half stays free: the picture changes there with every turn.
+    let height = lines.min((pen.height() / 2 - 1).max(below + 6)).min(pen.height().saturating_sub(2));
+    let mut panel = at_bottom(pen, width, height);
     let mut inside = panel.framed("Knobs  Left and Right turn, Bksp puts all back, Esc closes", true);
     let bottom = inside.height().saturating_sub(below);
     let first = (selected + 1).saturating_sub(usize::from(bottom));
@@ -110,12 +121,13 @@ fn turn(model: &Model, selected: usize, problem: &str, pen: &mut Pen<'_>) {
         knob_line(model, knob, place == selected, y, &mut inside);
     }
     let Some(knob) = knobs.get(selected) else { return };
-    let mut y = bottom + 1;
+    let mut y = bottom;
+    y += 1;
     let about = format!("{}  ({})", knob.key.meaning, knob.key.allowed());
     inside.say(1, y, &about, Role::Quiet);
     for line in problem {
         y += 1;
-        inside.say(1, y, line, Role::Text);
+        inside.say(1, y, &line, Role::Text);
     }
 }
 
@@ -126,11 +138,11 @@ fn knob_line(model: &Model, knob: &Knob, chosen: bool, y: u16, pen: &mut Pen<'_>
     let shown = format!("{} {} {}", arrow(false), knob.shown(), arrow(true));
     let others: Vec<&str> = knob.choices.iter().map(String::as_str).filter(|other| *other != knob.shown()).collect();
     let others = others.join(" ");
-    let column = 51.max(32 + width_of(&shown) + 2);
+    let column = 55.max(36 + width_of(&shown) + 2);
     let marks = if changed { "*" } else { "" };
-    choice(pen, y, chosen, &[(1, marks), (3, &path), (32, &shown), (column, &others)]);
+    choice(pen, y, chosen, &[(1, marks), (3, &path), (36, &shown), (column, &others)]);
     if !chosen && !knob.of_lesson {
-        pen.restyle(3, y, 28, pen.theme.style(Role::Quiet));
+        pen.restyle(3, y, 32, pen.theme.style(Role::Quiet));
     }
 }
 
@@ -147,18 +159,23 @@ fn why(text: &str, scroll: usize, pen: &mut Pen<'_>) {
     }
 }
 
-/// What is wrong with a scenario, as it is printed on the command line: not broken into other lines.
+/// What is wrong with a scenario, as it is printed on the command line.
 fn problem(text: &str, pen: &mut Pen<'_>) {
-    let height = u16::try_from(text.lines().count()).unwrap_or(u16::MAX).saturating_add(2);
-    let mut panel = centred(pen, 96, height.min(pen.height().saturating_sub(2)));
+    let width = 96.min(pen.width());
+    let lines: Vec<String> = text.lines().flat_map(|line| hanging(line, width.saturating_sub(4))).collect();
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
+    let mut panel = centred(pen, width, height.min(pen.height().saturating_sub(2)));
     let mut inside = panel.framed("This cannot be run  Esc closes", true);
-    for (y, line) in (0..inside.height()).zip(text.lines()) {
+    for (y, line) in (0..inside.height()).zip(&lines) {
         inside.say(1, y, line, Role::Text);
     }
 }
 
-/// A sentence in lines, the later ones indented.
+/// A sentence in lines, the later ones indented; what fits stays as it is.
 fn hanging(sentence: &str, width: u16) -> Vec<String> {
+    if width_of(sentence) <= width {
+        return vec![sentence.to_owned()];
+    }
     let lines = text_lines(sentence, width.saturating_sub(2), Role::Text);
     let indented = |(place, line): (usize, String)| if place == 0 { line } else { format!("  {line}") };
     lines.iter().map(|line| plain_line(line)).enumerate().map(indented).collect()
@@ -183,9 +200,9 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
 }
 
 fn export(selected: usize, pen: &mut Pen<'_>) {
-    let mut panel = centred(pen, 56, 7);
+    let mut panel = centred(pen, 66, 7);
     let mut inside = panel.framed("Export  Enter writes a new file here", true);
-    for (y, (place, (format, what))) in (0..).zip(EXPORT_FORMATS.iter().enumerate()) {
-        choice(&mut inside, y, place == selected, &[(2, format), (14, what)]);
+    for (y, (place, (format, what))) in (0..).zip(EXPORTS.iter().enumerate()) {
+        choice(&mut inside, y, place == selected, &[(2, format.name()), (14, what)]);
     }
 }

@@ -2,15 +2,16 @@
 
 use crate::base::Ticks;
 use crate::observe::kind;
+use crate::observe::lanes::in_compute_row;
 use crate::observe::rows::Span;
 use crate::observe::run::Run;
+use crate::observe::state::State;
 use crate::observe::why::Step;
 use crate::program::head::head;
 use crate::tui::data::{BufferValue, RowId, RunData};
 use crate::tui::lesson::{plain_line, text_lines};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
-use crate::tui::progress::OpState;
 use crate::tui::theme::Role;
 
 /// The pane's title.
@@ -45,24 +46,37 @@ type Fact = (&'static str, String);
 fn facts(model: &Model) -> Vec<Fact> {
     let data = &*model.run.data;
     let Some(row) = model.cursor_row() else { return Vec::new() };
-    let Some((place, span)) = model.cursor_span() else { return vec![ramp(model, row)] };
     let run = data.run();
+    let Some((place, span)) = model.cursor_span() else { return beside(model, &run, row) };
     let mut facts = vec![what(data, &run, row, span), ("kind", span.kind.name().to_owned()), time(data, span)];
     facts.extend(cause(data, &run, row, span));
     if span.kind.is_idle() {
         return facts;
     }
     facts.push(("event", event(span)));
-    facts.extend(values(model, data, row, span));
+    facts.extend(values(model, &run, row, span));
     facts.extend(neighbours(data, &run, row, place));
     facts
 }
 
-fn ramp(model: &Model, row: RowId) -> Fact {
-    let spans = &model.run.data.row(row).spans;
-    let next = spans.partition_point(|span| span.start.0 <= model.timeline.cursor.time);
-    let side = if next == spans.len() { "after the last op" } else { "before the first op" };
-    ("ramp", format!("nothing runs here, {side} of this row"))
+/// Where there is no span: the ramp, or, behind the last op of a rank that will never go on, what it stands at.
+fn beside(model: &Model, run: &Run, row: RowId) -> Vec<Fact> {
+    let data = &*model.run.data;
+    let spans = &data.row(row).spans;
+    if spans.partition_point(|span| span.start.0 <= model.timeline.cursor.time) < spans.len() {
+        return vec![("ramp", "nothing runs here, before the first op of this row".to_owned())];
+    }
+    let at = data.at(run, data.events());
+    let heads = at.heads(row.rank);
+    let stands = heads.iter().find(|&&op| in_compute_row(run, op) == row.compute).or(heads.first());
+    let Some(&op) = stands else { return vec![("ramp", "nothing runs here, after the last op of this row".to_owned())] };
+    let why = at.wait(op).map(|wait| ("why", behind_name(&Step { op, wait, until: None }.sentence(run))));
+    std::iter::once(("stands", head(run.program, op).to_string())).chain(why).collect()
+}
+
+/// A sentence on an op without the op, which stands beside it already.
+fn behind_name(sentence: &str) -> String {
+    sentence.split_once("` ").map_or(sentence, |(_, rest)| rest).to_owned()
 }
 
 fn what(data: &RunData, run: &Run, row: RowId, span: &Span) -> Fact {
@@ -87,10 +101,8 @@ fn time(data: &RunData, span: &Span) -> Fact {
 fn cause(data: &RunData, run: &Run, row: RowId, span: &Span) -> Option<Fact> {
     let op = data.op_of(row, span);
     let wait = run.cause(op)?;
-    let sentence = Step { op, wait, until: None }.sentence(run);
-    // The op itself stands above already.
-    let behind = sentence.split_once("` ").map_or(sentence.as_str(), |(_, rest)| rest);
-    Some((if span.kind.is_idle() { "it" } else { "before" }, behind.to_owned()))
+    let sentence = behind_name(&Step { op, wait, until: None }.sentence(run));
+    Some((if span.kind.is_idle() { "it" } else { "why" }, sentence))
 }
 
 fn event(span: &Span) -> String {
@@ -98,9 +110,10 @@ fn event(span: &Span) -> String {
 }
 
 /// What the op's first result holds now, if it has one.
-fn values(model: &Model, data: &RunData, row: RowId, span: &Span) -> Vec<Fact> {
+fn values(model: &Model, run: &Run, row: RowId, span: &Span) -> Vec<Fact> {
+    let data = &*model.run.data;
     let last = *data.row(row).ops_of(span).last().expect("a span has an op");
-    let done = data.progress.state(last, model.now.event) == OpState::Done;
+    let done = data.at(run, model.now.event).state(last) == State::Done;
     let Some(values) = model.values.as_ref().filter(|values| done && values.rank == row.rank) else { return Vec::new() };
     let writes = data.program().op(last).writes;
     let written = values.buffers.iter().find(|value| writes.contains(&value.buffer));

@@ -108,10 +108,14 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         level = level.max(lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen));
         y += 1;
     }
+    alerts(data, &shown, &window, left, pen);
     playhead(model, &window, left, y, pen.tier.playfoot(), pen);
     if lanes < usize::from(pen.height().saturating_sub(AROUND)) {
-        utilisation(model, &window, left, y + 1, pen);
-        legend(model, y + 2, pen);
+        let computes = data.coverage.busy.streams > 0;
+        if computes {
+            utilisation(model, &window, left, y + 1, pen);
+        }
+        legend(model, y + 1 + u16::from(computes), pen);
     }
     title(data, shown.len(), level, &window)
 }
@@ -192,6 +196,27 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
     level
 }
 
+/// A mark wherever something is wrong; what is wrong at the end of the run stands on its last column. Behind an op that waits for ever
+/// its row shows the wait. A rank's communication row that is not shown shows its alerts on the row above.
+fn alerts(data: &RunData, shown: &[usize], window: &Window, left: u16, pen: &mut Pen<'_>) {
+    let width = pen.width().saturating_sub(left);
+    let (style, waiting) = (pen.theme.style(Role::Alert), pen.theme.stroke(Kind::Waiting));
+    let end = u16::try_from(window.column(data.end().0)).unwrap_or(0).min(width);
+    for alert in data.alerts.iter().filter(|alert| !alert.is_skip) {
+        let Some(place) = shown.partition_point(|&row| row <= alert.row).checked_sub(1) else { continue };
+        let is_here = data.rows[shown[place]].rank == data.rows[alert.row].rank;
+        let column = match window.column(alert.time.0) {
+            last if last == i64::from(width) => width.checked_sub(1),
+            _ => window.visible(alert.time.0, width),
+        };
+        let (true, Some(column), Ok(line)) = (is_here, column, u16::try_from(place)) else { continue };
+        if alert.waits && shown[place] == alert.row {
+            (column..end).for_each(|column| pen.put(left + column, 2 + line, pen.tier.fill(Kind::Waiting), waiting));
+        }
+        pen.put(left + column, 2 + line, '!', style);
+    }
+}
+
 /// The row under the cursor; if that row is not shown, the compute row of its rank.
 fn is_selected(model: &Model, index: usize) -> bool {
     let rows = &model.run.data.rows;
@@ -241,9 +266,12 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
     level
 }
 
-/// A label that does not fit keeps only its letter: a cut number would be another number.
+/// A label that does not fit keeps only its letter, since a cut number would be another number; what moves keeps its glyphs.
 fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
     let fits = width_of(text) <= room;
+    if !fits && !span.kind.is_compute() {
+        return;
+    }
     let text = if fits { text } else { text.split_at(text.chars().next().map_or(0, char::len_utf8)).0 };
     let room = room.min(area.width.saturating_sub(column));
     let style = pen.theme.label(span.kind);
@@ -263,14 +291,17 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     }
 }
 
-/// What the glyphs in this run mean.
+/// What the glyphs in this run mean, as many as fit whole.
 fn legend(model: &Model, y: u16, pen: &mut Pen<'_>) {
+    let coverage = &model.run.data.coverage;
     let mut x = 1;
-    for &kind in &model.run.data.coverage.kinds {
-        pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
-        x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+    for &kind in &coverage.kinds {
+        if x + 2 + width_of(kind.name()) <= pen.width() {
+            pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
+            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+        }
     }
-    if model.run.data.coverage.busy.streams > 0 {
+    if coverage.busy.streams > 0 && x + 10 <= pen.width() {
         pen.say(x, y, "blank ramp", Role::Quiet);
     }
 }

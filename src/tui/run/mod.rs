@@ -1,5 +1,6 @@
 //! The screen's loop: waits for messages, updates the model, draws once if something changed. It does not tick.
 
+mod files;
 mod pace;
 mod screen;
 mod signals;
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::model::Model;
 use super::update::{Effect, Message, look, update};
-use crate::base::Bytes;
 use super::view::view;
+use crate::base::Bytes;
 use pace::Pace;
 use screen::Screen;
 
@@ -81,6 +82,9 @@ fn ask(worker: &Sender<Effect>, effect: Effect) {
     let _ = worker.send(effect);
 }
 
+/// A frame waits so long for values that belong to it: nobody sees the difference.
+const SOON: Duration = Duration::from_millis(12);
+
 struct Loop {
     model: Model,
     worker: Sender<Effect>,
@@ -109,10 +113,17 @@ impl Loop {
                     return Ok(end);
                 }
             }
-            if let Some(effect) = look(&mut self.model) {
-                ask(&self.worker, effect);
+            if let Some(end) = self.look(receiver)? {
+                return Ok(end);
             }
         }
+    }
+
+    /// Asks for the values of where the learner stands. They are there in no time, and one frame with them is better than two.
+    fn look(&mut self, receiver: &Receiver<Message>) -> io::Result<Option<End>> {
+        let Some(effect) = look(&mut self.model) else { return Ok(None) };
+        ask(&self.worker, effect);
+        receiver.recv_timeout(SOON).map_or(Ok(None), |message| self.handle(message))
     }
 
     /// Blocks until there is something to do: a message, or the moment of a frame that is owed. Without either it blocks

@@ -59,9 +59,9 @@ fn summary(mut value: BufferValue, elements: Option<&[f64]>) -> BufferValue {
 
 /// FNV-1a over the bits of the elements, folded to 32 bits.
 fn checksum(elements: &[f64]) -> u32 {
-    let hash = elements.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, element| {
-        (hash ^ element.to_bits()).wrapping_mul(0x0100_0000_01b3)
-    });
-    let [a, b, c, d, e, f, g, h] = hash.to_be_bytes();
-    u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])
+    let hash = elements
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, element| (hash ^ element.to_bits()).wrapping_mul(0x0100_0000_01b3));
+    let (high, low) = (hash >> 32, hash & u64::from(u32::MAX));
+    u32::try_from(high ^ low).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,6 @@
 //! The worker: makes runs, reads values and writes files on a thread of its own. Whatever goes wrong there becomes a message.
 
 use std::any::Any;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,9 +9,10 @@ use std::thread;
 use super::super::data::RunData;
 use super::super::model::{Look, Setup};
 use super::super::update::{Effect, Message};
-use super::values::values;
+use super::{files, values::values};
 use crate::base::Bytes;
 use crate::lab::{self, Lab};
+use crate::observe::export::{Format, export};
 use crate::scenario::{Scenario, merged};
 
 /// Makes runs and remembers the last one.
@@ -80,7 +79,7 @@ impl Worker {
         match effect {
             Effect::Run { number, setup } => Some(Message::Ran(number, self.run(number, &setup))),
             Effect::Look(look) => self.look(look),
-            Effect::Export { format } => Some(Message::Say(self.export(&format))),
+            Effect::Export { format } => Some(Message::Say(self.export(format))),
             Effect::Save { file, setup } => Some(Message::Say(save(&file, &setup))),
             Effect::CrashLab => panic!("asked to, by the command `crash-lab`"),
             Effect::Copy { .. } | Effect::Redraw | Effect::Suspend | Effect::Quit { .. } => None,
@@ -96,7 +95,7 @@ impl Worker {
         let run = self.lab.run(&scenario).map_err(|error| error.to_string())?;
         let data = Arc::new(RunData::new(&run));
         self.run = Some((number, run));
-        Some(data).ok_or_else(String::new)
+        Ok(data)
     }
 
     fn look(&mut self, look: Look) -> Option<Message> {
@@ -107,11 +106,10 @@ impl Worker {
         }
     }
 
-    fn export(&self, format: &str) -> String {
-        match &self.run {
-            Some(_) => format!("this version cannot export {format} from the screen"),
-            None => "there is no run to export".to_owned(),
-        }
+    fn export(&self, format: Format) -> String {
+        let Some((_, run)) = &self.run else { return "there is no run to export".to_owned() };
+        let text = export(&run.record().run(), run.given(), format);
+        files::write_somewhere(&run.scenario.title, format, &text)
     }
 }
 
@@ -120,18 +118,8 @@ const WIDTH: usize = 88;
 
 fn save(file: &str, setup: &Setup) -> String {
     match merged(&setup.name, &setup.text, &setup.overrides()) {
-        Ok(text) => write_new(file, &text),
+        Ok(text) => files::write_new(file, &text),
         Err(problems) => problems.render(false, WIDTH),
-    }
-}
-
-/// Writes a file that does not exist yet, and says where it is.
-fn write_new(file: &str, text: &str) -> String {
-    let written = OpenOptions::new().write(true).create_new(true).open(file).and_then(|mut out| out.write_all(text.as_bytes()));
-    match written {
-        Ok(()) => format!("wrote {file}"),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => format!("{file} exists, and is left as it is"),
-        Err(error) => format!("cannot write {file}: {error}"),
     }
 }
 
@@ -169,7 +157,10 @@ mod tests {
         };
         check("[parallel]\npipeline = 0\n", "too small");
         check("[model]\npreset = \"gpt2\"\n", "real values would take");
-        check("[[trouble]]\nkind = \"skip-op\"\nop = \"0F999\"\n[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n", "no op");
+        check(
+            "[[trouble]]\nkind = \"skip-op\"\nop = \"0F999\"\n[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n",
+            "no op",
+        );
     }
 
     #[test]

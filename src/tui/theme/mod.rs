@@ -231,9 +231,12 @@ pub fn hue_of(kind: Kind) -> Option<Hue> {
         Kind::Forward | Kind::Recompute => Some(Hue::Forward),
         Kind::Backward | Kind::BackwardInput => Some(Hue::Backward),
         Kind::BackwardWeight | Kind::Optimizer => Some(Hue::Weight),
-        Kind::Collective | Kind::SendActivation | Kind::SendGradient | Kind::Transfer | Kind::Copy | Kind::ExposedCommunication => {
-            Some(Hue::Communication)
-        }
+        Kind::Collective
+        | Kind::SendActivation
+        | Kind::SendGradient
+        | Kind::Transfer
+        | Kind::Copy
+        | Kind::ExposedCommunication => Some(Hue::Communication),
         Kind::Bubble => Some(Hue::Idle),
         Kind::Waiting | Kind::Skipped => None,
     }

@@ -9,8 +9,6 @@ use crate::base::{OpId, Ticks};
 use crate::observe::Kind;
 use crate::observe::kind::label;
 use crate::observe::why::Step;
-use crate::program::OpKind;
-use crate::program::trace::Outcome;
 use crate::tui::commands::Command;
 use crate::tui::data::RunData;
 use crate::tui::model::Model;
@@ -62,42 +60,14 @@ fn describe_gap(model: &mut Model, data: &RunData) {
 /// To the next op that something is wrong with, round and round.
 fn next_alert(model: &mut Model) {
     let data = Arc::clone(&model.run.data);
-    let mut alerts: Vec<(Ticks, usize, String)> = alerts(&data);
-    alerts.sort();
     let here = (Ticks(model.timeline.cursor.time), model.timeline.cursor.row);
-    let next = alerts.iter().find(|alert| (alert.0, alert.1) > here).or(alerts.first());
-    match next {
-        Some((time, row, what)) => {
-            go(model, (*row, *time));
-            model.say(what.clone());
+    match data.alerts.iter().find(|alert| (alert.time, alert.row) > here).or(data.alerts.first()) {
+        Some(alert) => {
+            go(model, (alert.row, alert.time));
+            model.say(alert.text.clone());
         }
         None => model.say("nothing is wrong in this run"),
     }
-}
-
-/// What is wrong, with its place: skipped ops, the first wrong number, what a deadlock or a full card stopped.
-fn alerts(data: &RunData) -> Vec<(Ticks, usize, String)> {
-    let run = data.run();
-    let program = data.program();
-    let skipped = program.all().filter(|&op| matches!(program.kind(op), OpKind::Skipped(_)));
-    let mut ops: Vec<(OpId, String)> = skipped.map(|op| (op, format!("{} was taken out", named(data, op)))).collect();
-    match &data.record.trace.outcome {
-        Outcome::Deadlocked(graph) => {
-            let edge = |edge: &crate::program::trace::WaitEdge| (edge.op, crate::observe::why::edge_sentence(&run, edge));
-            ops.extend(graph.edges.iter().map(edge));
-        }
-        Outcome::OutOfMemory { op: Some(op), needed, limit, .. } => {
-            ops.push((*op, format!("{} needs {needed} of {limit}", named(data, *op))));
-        }
-        _ => {}
-    }
-    ops.extend(data.first_difference.map(|op| (op, format!("first wrong result: {}", named(data, op)))));
-    let placed = |(op, what): (OpId, String)| data.place_of(op).map(|(row, time)| (time, row, what));
-    ops.into_iter().filter_map(placed).collect()
-}
-
-fn named(data: &RunData, op: OpId) -> String {
-    format!("{} {}", data.program().rank_of(op), crate::program::head::head(data.program(), op))
 }
 
 /// To the next op of the critical path, in time; from its end round to its start.

@@ -6,10 +6,13 @@ mod pages;
 mod run;
 pub mod runs;
 pub mod timeline;
+mod why;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::observe::export::Format;
 
 use super::commands::{self, Command, Place};
 use super::data::{RunData, Values};
@@ -57,8 +60,8 @@ pub enum Effect {
     Look(Look),
     /// Write the run to a new file.
     Export {
-        /// The format's name.
-        format: String,
+        /// The form.
+        format: Format,
     },
     /// Write a scenario to a new file.
     Save {
@@ -173,7 +176,13 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         return None;
     }
     match command {
-        Command::Palette | Command::Help | Command::Find | Command::Knobs | Command::ListBreaks | Command::Export | Command::Why => {
+        Command::Palette
+        | Command::Help
+        | Command::Find
+        | Command::Knobs
+        | Command::ListBreaks
+        | Command::Export
+        | Command::Why => {
             overlay::open(model, command);
             None
         }

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{Effect, execute, runs};
-use crate::base::{OpId, Ticks};
+use super::{Effect, execute, runs, why};
+use crate::base::OpId;
 use crate::observe::kind::label;
 use crate::observe::rows::Span;
-use crate::observe::why::chain;
 use crate::program::head::head;
 use crate::tui::commands::{Binding, Command, TABLE};
 use crate::tui::keys::{Key, Name};
 use crate::tui::knobs::knobs;
 use crate::tui::layout::Layout;
-use crate::tui::model::{Cursor, EXPORT_FORMATS, Model, Overlay, Pane};
+use crate::tui::model::{Cursor, EXPORTS, Model, Overlay, Pane};
 use crate::tui::update::{run, timeline};
 
 /// Opens what a command stands for.
@@ -24,7 +23,13 @@ pub fn open(model: &mut Model, command: Command) {
         Command::ListBreaks => Overlay::Breaks { selected: 0 },
         Command::Export => Overlay::Export { selected: 0 },
         Command::Knobs => Overlay::Knobs { selected: 0, problem: String::new() },
-        Command::Why => why(model),
+        Command::Why => {
+            let text = why::sentences(model);
+            if text.is_none() {
+                model.say("nothing under the cursor has to wait");
+            }
+            text.map_or(Overlay::None, |text| Overlay::Why { text, scroll: 0 })
+        }
         _ => Overlay::None,
     };
     model.overlay = overlay;
@@ -41,7 +46,7 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
     }
     let matching = matches(model).len();
     match &mut model.overlay {
-        Overlay::None => {}
+        Overlay::None | Overlay::Problem { .. } => {}
         Overlay::Help { filter, scroll } => {
             if !scrolled(scroll, key, usize::MAX) && typed(filter, key) {
                 *scroll = 0;
@@ -55,9 +60,8 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
         Overlay::Find { text } => _ = typed(text, key),
         Overlay::Knobs { .. } => return turn_knob(model, key),
         Overlay::Why { scroll, .. } => _ = listed(scroll, key, usize::MAX),
-        Overlay::Problem { .. } => {}
         Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.len()),
-        Overlay::Export { selected } => _ = listed(selected, key, EXPORT_FORMATS.len()),
+        Overlay::Export { selected } => _ = listed(selected, key, EXPORTS.len()),
     }
     None
 }
@@ -110,7 +114,7 @@ fn enter(model: &mut Model) -> Option<Effect> {
             None
         }
         Overlay::Export { selected } => {
-            let format = EXPORT_FORMATS.get(selected)?.0.to_owned();
+            let (format, _) = *EXPORTS.get(selected)?;
             Some(Effect::Export { format })
         }
     }
@@ -144,36 +148,6 @@ fn turn_knob(model: &mut Model, key: Key) -> Option<Effect> {
     let knob = knobs.get(*selected)?;
     let value = knob.turned(up)?;
     Some(runs::turn(model, &knob.key.path(), &value))
-}
-
-/// Why the op under the cursor did not start earlier; in a gap, why nothing ran; behind the last op of a rank that stands, why it stands.
-fn why(model: &mut Model) -> Overlay {
-    let data = &model.run.data;
-    let run = data.run();
-    let chain = match (model.cursor_op(), model.cursor_span()) {
-        (Some(op), Some((place, span))) => Some(chain(&run, op, since(model, place, span.start))),
-        _ => model.cursor_row().and_then(|row| {
-            let stands = data.progress.heads(&run, row.rank, data.events());
-            stands.first().map(|&op| chain(&run, op, data.end()))
-        }),
-    };
-    match chain {
-        Some(chain) => Overlay::Why { text: chain.sentences(&run).to_string(), scroll: 0 },
-        None => {
-            model.say("nothing under the cursor has to wait");
-            Overlay::None
-        }
-    }
-}
-
-/// From when on the op under the cursor waited: the start of the gap before it, otherwise just before its own start.
-fn since(model: &Model, place: usize, start: Ticks) -> Ticks {
-    let before = model.cursor_row().zip(place.checked_sub(1)).map(|(row, before)| model.run.data.row(row).spans[before]);
-    match before {
-        _ if model.cursor_span().is_some_and(|(_, span)| span.kind.is_idle()) => start,
-        Some(before) if before.kind.is_idle() && before.end == start => before.start,
-        _ => Ticks(start.0.saturating_sub(1)),
-    }
 }
 
 /// The next row or op whose label or head contains `text`, from the cursor on and round.

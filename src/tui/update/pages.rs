@@ -80,9 +80,12 @@ fn turn(model: &mut Model, forward: bool) -> Option<Effect> {
         model.say(if forward { "this is the last page" } else { "this is the first page" });
         return None;
     }
+    let reading = on_text(model);
     model.lesson.page = next;
     model.lesson.scroll = 0;
-    model.focus[View::Lesson as usize] = 0;
+    // Pages have different panes beside them: who was reading goes on reading.
+    let text = Layout::of(model).panes.iter().position(|placed| placed.pane == Pane::Text);
+    model.focus[View::Lesson as usize] = text.filter(|_| reading).unwrap_or(0);
     runs::turned(model)
 }
 

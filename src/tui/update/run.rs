@@ -9,13 +9,14 @@ use super::Effect;
 use super::timeline;
 use crate::base::{OpId, Ticks};
 use crate::observe::kind::label;
+use crate::observe::lanes::in_compute_row;
+use crate::observe::state::State;
 use crate::observe::traffic::collective_of;
 use crate::tui::commands::Command;
 use crate::tui::data::Position;
 use crate::tui::keys::Key;
 use crate::tui::layout::Layout;
 use crate::tui::model::{Model, Prefix};
-use crate::tui::progress::NEVER;
 
 /// At speed 1 the playhead crosses so many columns in a second.
 const COLUMNS_PER_SECOND: u128 = 8;
@@ -106,23 +107,45 @@ fn step_rank(model: &mut Model, times: usize, forward: bool) {
     seek(model, target);
 }
 
-/// To the end of what the focus rank is in, or before its start: a slot of the schedule, or a collective.
+/// To the end of what the row under the cursor is in or comes to next, or before the start of what it was in last: a slot of the
+/// schedule, or a collective.
 fn unit(model: &mut Model, forward: bool) {
     let data = Arc::clone(&model.run.data);
     let run = data.run();
-    let Some(order) = run.program.order.get(model.focus_rank().index()) else { return };
+    let Some(row) = model.cursor_row() else { return };
+    let order = &run.program.order[row.rank.index()];
     let now = model.now.event;
-    let moment = |op: OpId| if forward { data.progress.life(op).ended } else { data.progress.life(op).started };
-    let reached = |op: OpId| moment(op) != NEVER && moment(op) as usize <= now;
-    // Forwards, the first op that has not ended; backwards, the last one that has started.
-    let here = if forward { order.iter().find(|&&op| !reached(op)) } else { order.iter().rfind(|&&op| reached(op)) };
-    let same = |op: OpId, of: OpId| match (collective_of(&run, op), collective_of(&run, of)) {
-        (None, None) => run.program.op(op).origin == run.program.op(of).origin,
+    let at = data.at(&run, now);
+    let mut of_row = order.iter().filter(|&&op| in_compute_row(&run, op) == row.compute);
+    let here = if forward {
+        of_row.find(|&&op| at.state(op) < State::Done)
+    } else {
+        of_row.rfind(|&&op| at.state(op) >= State::Running)
+    };
+    let Some(&here) = here else { return seek(model, if forward { usize::MAX } else { 0 }) };
+    let same = |op: &OpId| match (collective_of(&run, *op), collective_of(&run, here)) {
+        (None, None) => run.program.op(*op).origin == run.program.op(here).origin,
         (one, other) => one == other,
     };
-    let moments = here.into_iter().flat_map(|&of| order.iter().copied().filter(move |&op| same(op, of)).map(moment));
-    let event = if forward { moments.max().unwrap_or(NEVER) } else { moments.min().map_or(0, |first| first.saturating_sub(1)) };
-    seek(model, event as usize);
+    let ops: Vec<OpId> = order.iter().copied().filter(same).collect();
+    let event = if forward {
+        let open = |event: usize| ops.iter().any(|&op| data.at(&run, event).state(op) < State::Done);
+        partition(now..data.events(), open)
+    } else {
+        let first = ops.iter().filter_map(|&op| data.record.trace.event_of(op)).min();
+        first.map_or(0, |first| first - 1)
+    };
+    seek(model, event);
+}
+
+/// The first event of `range` at which `open` no longer holds, or its end; once it does not hold, it never does again.
+fn partition(range: std::ops::Range<usize>, open: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if open(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 fn play_or_pause(model: &mut Model) {

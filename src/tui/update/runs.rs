@@ -6,7 +6,7 @@ use super::Effect;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
 use crate::tui::data::{Position, RunData};
-use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, View};
+use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, Shown, View};
 use crate::tui::panels::facts;
 
 /// Opens a lesson at its first page, and asks for the run of that page.
@@ -102,7 +102,6 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
     model.run = RunModel { data, number, setup: model.setup.clone() };
     model.breaks.clear();
     model.marks.clear();
-    model.timeline.window = None;
     place.restore(model, landing);
     timeline::keep_in_view(model);
 }
@@ -127,7 +126,15 @@ impl Place {
             Landing::Page | Landing::Start => Position::default(),
         };
         land(model, landing);
+        first_step(model);
     }
+}
+
+/// Shows the first step, which fills the page with labels; the whole run if the learner stands behind it.
+fn first_step(model: &mut Model) {
+    let step = model.run.data.metrics.makespan;
+    let within = step.0 > 0 && model.now.time <= step;
+    model.timeline.shown = if within { Shown::Step } else { Shown::Run };
 }
 
 /// Stands where the page says, if it says so.

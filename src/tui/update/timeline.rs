@@ -10,7 +10,7 @@ use crate::observe::rows::Span;
 use crate::tui::axis::Window;
 use crate::tui::commands::Command;
 use crate::tui::layout::Layout;
-use crate::tui::model::{Model, Pane};
+use crate::tui::model::{Model, Pane, Shown};
 use crate::tui::panels::timeline as panel;
 
 /// Runs a command of this file and breaks; goes on if it is another's, or the focus is elsewhere.
@@ -22,7 +22,7 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFl
         Command::PanRight => pan(model, true),
         Command::ZoomIn => zoom(model, true),
         Command::ZoomOut => zoom(model, false),
-        Command::ZoomFit => model.timeline.window = None,
+        Command::ZoomFit => model.timeline.shown = Shown::Run,
         Command::ZoomSelection => zoom_to_selection(model),
         Command::NextInLane => in_lane(model, true),
         Command::PreviousInLane => in_lane(model, false),
@@ -53,7 +53,11 @@ fn on_timeline(model: &Model) -> bool {
 #[must_use]
 pub fn window(model: &Model, width: u16) -> Window {
     let data = &model.run.data;
-    model.timeline.window.unwrap_or_else(|| Window::fit(data.clock(), data.end(), width))
+    match model.timeline.shown {
+        Shown::Run => Window::fit(data.clock(), data.end(), width),
+        Shown::Step => Window::fit(data.clock(), data.metrics.makespan, width),
+        Shown::At(window) => window,
+    }
 }
 
 /// Moves rows and window so that the cursor is seen and lies within the run.
@@ -74,15 +78,18 @@ pub fn follow_playhead(model: &mut Model) {
 }
 
 fn show_time(model: &mut Model, time: u64) {
-    let Some(shown) = model.timeline.window else { return };
+    if model.timeline.shown == Shown::Run {
+        return;
+    }
     let width = Layout::of(model).axis_width(&model.run.data);
+    let shown = window(model, width);
     if shown.visible(time, width).is_some() {
         return;
     }
     let page = shown.length(width);
     let lead = if time < shown.start { page - page / 5 } else { page / 5 };
     let start = time.saturating_sub(lead);
-    model.timeline.window = Some(Window { start, ..shown }.within(model.run.data.end(), width));
+    model.timeline.shown = Shown::At(Window { start, ..shown }.within(model.run.data.end(), width));
 }
 
 fn zoom(model: &mut Model, finer: bool) {
@@ -91,7 +98,7 @@ fn zoom(model: &mut Model, finer: bool) {
     let shown = window(model, width);
     let zoomed = shown.zoomed(finer, model.timeline.cursor.time, (clock, end, width));
     let whole = Window::fit(clock, end, width);
-    model.timeline.window = (zoomed.scale != whole.scale).then_some(zoomed);
+    model.timeline.shown = if zoomed.scale == whole.scale { Shown::Run } else { Shown::At(zoomed) };
 }
 
 /// Steps finer until the selected span would no longer fit.
@@ -111,7 +118,7 @@ fn zoom_to_selection(model: &mut Model) {
         }
         shown = finer;
     }
-    model.timeline.window = Some(Window { start: span.start.0, ..shown }.within(end, width));
+    model.timeline.shown = Shown::At(Window { start: span.start.0, ..shown }.within(end, width));
 }
 
 fn pan(model: &mut Model, right: bool) {
@@ -120,8 +127,8 @@ fn pan(model: &mut Model, right: bool) {
     let half = shown.length(width) / 2;
     let start = if right { shown.start.saturating_add(half) } else { shown.start.saturating_sub(half) };
     let moved = Window { start, ..shown }.within(model.run.data.end(), width);
-    if model.timeline.window.is_some() {
-        model.timeline.window = Some(moved);
+    if shown.length(width) < model.run.data.end().0 {
+        model.timeline.shown = Shown::At(moved);
         let last = moved.start + moved.length(width).saturating_sub(1);
         let cursor = &mut model.timeline.cursor;
         cursor.time = cursor.time.clamp(moved.start, last);

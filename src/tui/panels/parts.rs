@@ -1,0 +1,259 @@
+//! Parts that the data panels share: panes with frames, tables with aligned columns, wrapped lines, bars, and short names of ops.
+
+use ratatui::layout::Rect;
+
+use crate::base::OpId;
+use crate::program::Program;
+use crate::program::head::head;
+use crate::tui::pen::{Pen, width_of};
+use crate::tui::theme::Role;
+
+/// A rectangle from whose sides pieces are cut off; a piece never exceeds what is left.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut(pub Rect);
+
+impl Cut {
+    /// All of a pen's rectangle.
+    #[must_use]
+    pub fn of(pen: &Pen<'_>) -> Self {
+        Self(Rect::new(0, 0, pen.width(), pen.height()))
+    }
+
+    /// The upper `height` lines.
+    pub fn top(&mut self, height: u16) -> Rect {
+        let height = height.min(self.0.height);
+        let piece = Rect { height, ..self.0 };
+        self.0 = Rect { y: self.0.y + height, height: self.0.height - height, ..self.0 };
+        piece
+    }
+
+    /// The lower `height` lines.
+    pub fn bottom(&mut self, height: u16) -> Rect {
+        let height = height.min(self.0.height);
+        self.0.height -= height;
+        Rect { y: self.0.y + self.0.height, height, ..self.0 }
+    }
+
+    /// The left `width` columns.
+    pub fn left(&mut self, width: u16) -> Rect {
+        let width = width.min(self.0.width);
+        let piece = Rect { width, ..self.0 };
+        self.0 = Rect { x: self.0.x + width, width: self.0.width - width, ..self.0 };
+        piece
+    }
+
+    /// `count` columns of equal width, the left ones one wider where it does not divide.
+    #[must_use]
+    pub fn columns(mut self, count: u16) -> Vec<Rect> {
+        let (width, rest) = (self.0.width / count.max(1), self.0.width % count.max(1));
+        (0..count).map(|column| self.left(width + u16::from(column < rest))).collect()
+    }
+}
+
+/// Draws a framed pane; where there is no room for a frame, what is inside alone.
+pub fn pane(pen: &mut Pen<'_>, area: Rect, title: &str, focus: bool, draw: impl FnOnce(&mut Pen<'_>)) {
+    let mut part = pen.part(area);
+    if area.height < 3 || area.width < 8 {
+        return draw(&mut part);
+    }
+    draw(&mut part.framed(title, focus));
+}
+
+/// The heading of a table's column.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    title: &'static str,
+    right: bool,
+}
+
+/// A column of words.
+#[must_use]
+pub const fn left(title: &'static str) -> Head {
+    Head { title, right: false }
+}
+
+/// A column of numbers.
+#[must_use]
+pub const fn right(title: &'static str) -> Head {
+    Head { title, right: true }
+}
+
+/// A line of a table.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// How it is drawn.
+    pub role: Role,
+    /// Its cells; there may be fewer than columns.
+    pub cells: Vec<String>,
+}
+
+/// Columns of the last cell that are worth showing when the rest is cut off.
+const WORTH: u16 = 8;
+
+/// Draws headings and lines from line `y` on, as many columns as fit, the first ones first; returns the line below.
+pub fn table(pen: &mut Pen<'_>, y: u16, heads: &[Head], lines: &[Line]) -> u16 {
+    let shown = &lines[..lines.len().min(usize::from(pen.height().saturating_sub(y + 1)))];
+    let widths: Vec<u16> = (0..heads.len()).map(|column| column_width(heads, shown, column)).collect();
+    let fits = fitting(&widths, pen.width());
+    let cells = heads[..fits].iter().map(|head| head.title.to_owned()).collect();
+    row(pen, y, heads, &widths[..fits], &Line { role: Role::Quiet, cells });
+    let mut y = y + 1;
+    for line in shown {
+        row(pen, y, heads, &widths[..fits], line);
+        y += 1;
+    }
+    y
+}
+
+fn column_width(heads: &[Head], lines: &[Line], column: usize) -> u16 {
+    let cells = lines.iter().filter_map(|line| line.cells.get(column));
+    cells.map(|cell| width_of(cell)).chain([width_of(heads[column].title)]).max().unwrap_or(0)
+}
+
+/// How many columns fit, two blanks apart: all but the last one whole.
+fn fitting(widths: &[u16], room: u16) -> usize {
+    let mut used = 1;
+    for (place, &width) in widths.iter().enumerate() {
+        if used + width.min(WORTH) > room {
+            return place.max(1).min(widths.len());
+        }
+        used = used.saturating_add(width + 2);
+    }
+    widths.len()
+}
+
+fn row(pen: &mut Pen<'_>, y: u16, heads: &[Head], widths: &[u16], line: &Line) {
+    let mut x = 1;
+    for ((head, &width), cell) in heads.iter().zip(widths).zip(&line.cells) {
+        let start = if head.right { x + width.saturating_sub(width_of(cell)) } else { x };
+        pen.say(start, y, cell, line.role);
+        x = x.saturating_add(width + 2);
+    }
+    if line.role == Role::Selected {
+        let style = pen.theme.style(Role::Selected);
+        pen.restyle(0, y, pen.width(), style);
+    }
+}
+
+/// Lines of at most `width` columns, broken between words; what follows the first is indented.
+#[must_use]
+pub fn wrapped(text: &str, width: u16, indent: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.trim().is_empty() && width_of(line) + 1 + width_of(word) > width {
+            lines.push(format!("{:indent$}{word}", ""));
+        } else {
+            if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Writes a wrapped text from line `y` on; returns the line below.
+pub fn paragraph(pen: &mut Pen<'_>, y: u16, text: &str, role: Role) -> u16 {
+    let mut y = y;
+    for line in wrapped(text, pen.width().saturating_sub(2), 2) {
+        pen.say(1, y, &line, role);
+        y += 1;
+    }
+    y
+}
+
+/// `part` of `whole` in cells of `width`; something is never nothing.
+#[must_use]
+pub fn cells(part: u64, whole: u64, width: u16) -> u16 {
+    if part == 0 || whole == 0 {
+        return 0;
+    }
+    let cells = (u128::from(part) * u128::from(width) + u128::from(whole) / 2) / u128::from(whole);
+    u16::try_from(cells).unwrap_or(width).clamp(1, width.max(1))
+}
+
+/// The cells of `width` that a share takes.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1 of a screen's width")]
+pub fn share_of(share: f64, width: u16) -> u16 {
+    (share.clamp(0.0, 1.0) * f64::from(width)).round() as u16
+}
+
+/// A share as a whole percentage: `39%`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// `part` over `whole`; 0 if the whole is nothing.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a share on the screen")]
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Words of heads and what stands for them where there is little room.
+const SHORT: [(&str, &str); 9] = [
+    ("backward-input", "bwd-in"),
+    ("backward-weight", "bwd-w"),
+    ("forward", "fwd"),
+    ("load-tokens", "tokens"),
+    ("load-targets", "targets"),
+    ("recv-reduce", "recv+"),
+    ("optimizer", "optim"),
+    ("zero-gradients", "zero-grads"),
+    ("embedding", "emb"),
+];
+
+/// The head of an op in at most `room` columns: with short words if it must be, else cut.
+#[must_use]
+pub fn op_text(program: &Program, op: OpId, room: u16) -> String {
+    let mut text = head(program, op).to_string();
+    if width_of(&text) > room {
+        text = SHORT.iter().fold(text, |text, (long, short)| text.replace(long, short));
+    }
+    if width_of(&text) > room {
+        text = text.replace("blocks.", "b");
+    }
+    text.chars().take(usize::from(room)).collect()
+}
+
+/// The head of a message or collective without its other end: `send x4.1`.
+#[must_use]
+pub fn message_head(program: &Program, op: OpId) -> String {
+    let text = head(program, op).to_string();
+    let end = text.find(" -> ").or_else(|| text.find(" <- ")).unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_do_not_fit_are_dropped_from_the_right() {
+        let check = |widths: &[u16], room, expected| assert_eq!(fitting(widths, room), expected, "{widths:?} in {room}");
+        check(&[4, 4, 20], 40, 3);
+        check(&[4, 4, 20], 22, 3);
+        check(&[4, 4, 20], 20, 2);
+        check(&[4, 4, 20], 3, 1);
+        check(&[], 3, 0);
+    }
+
+    #[test]
+    fn something_is_never_nothing() {
+        let check = |part, whole, width, expected| assert_eq!(cells(part, whole, width), expected, "{part}/{whole} of {width}");
+        check(0, 10, 20, 0);
+        check(1, 1000, 20, 1);
+        check(5, 10, 20, 10);
+        check(u64::MAX, u64::MAX, 20, 20);
+        check(1, 2, 0, 1);
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("one two three", 7, 2), ["one two", "  three"]);
+        assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
+    }
+}

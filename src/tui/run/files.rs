@@ -1,0 +1,64 @@
+//! Files: exports and scenarios go into new files; what exists is left as it is.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+
+use crate::observe::export::Format;
+
+/// Writes `text` to `file`, which must not exist, and says where it is.
+pub fn write_new(file: &str, text: &str) -> String {
+    match create(file, text) {
+        Ok(()) => format!("wrote {file}"),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => format!("{file} exists, and is left as it is"),
+        Err(error) => format!("cannot write {file}: {error}"),
+    }
+}
+
+/// Writes `text` into the current directory, to a file that is named after `title` and does not exist yet, and says where it is.
+pub fn write_somewhere(title: &str, format: Format, text: &str) -> String {
+    let mut names = (1..=MOST_NAMES).map(|number| name(title, format, number));
+    let written = names.find_map(|name| match create(&name, text) {
+        Ok(()) => Some(format!("wrote {name}")),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+        Err(error) => Some(format!("cannot write {name}: {error}")),
+    });
+    written.unwrap_or_else(|| format!("{MOST_NAMES} exports of this run are here already: move some away"))
+}
+
+const MOST_NAMES: u32 = 999;
+
+/// `1f1b-on-four-stages.svg`, then `1f1b-on-four-stages-2.svg`.
+fn name(title: &str, format: Format, number: u32) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let stem: String = if words.is_empty() { "run".to_owned() } else { words.join("-").chars().take(60).collect() };
+    let number = if number == 1 { String::new() } else { format!("-{number}") };
+    format!("{stem}{number}.{}", extension(format))
+}
+
+fn extension(format: Format) -> &'static str {
+    match format {
+        Format::Text => "txt",
+        Format::Json => "json",
+        Format::Perfetto => "perfetto.json",
+        Format::Svg => "svg",
+        Format::Csv => "csv",
+    }
+}
+
+fn create(file: &str, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_titles() {
+        assert_eq!(name("1F1B on four stages", Format::Svg, 1), "1f1b-on-four-stages.svg");
+        assert_eq!(name("1F1B, on two stages!", Format::Perfetto, 2), "1f1b-on-two-stages-2.perfetto.json");
+        assert_eq!(name("../..", Format::Csv, 1), "run.csv");
+        assert!(name(&"long ".repeat(99), Format::Text, 1).len() < 70);
+    }
+}

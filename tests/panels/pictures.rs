@@ -1,0 +1,89 @@
+//! Pictures of the panels at the room that they have on screens of 80x24, 120x36 and 200x60.
+
+use super::{ASCII_MONO, BLOCKS_DARK, Draw, PANELS, Place, data, drawn};
+use ranklab::base::BufferId;
+use ranklab::tui::data::{BufferValue, RunData, Values};
+use ratatui::buffer::{Buffer, Cell};
+use std::collections::BTreeSet;
+
+/// The room that is left for a panel on a screen of the size in the name.
+const ROOMS: [(&str, (u16, u16)); 3] = [("80x24", (80, 20)), ("120x36", (120, 30)), ("200x60", (200, 54))];
+
+#[test]
+fn the_1f1b_lesson_in_its_middle() {
+    let data = data("lessons/11-1f1b/scenario.toml");
+    pictures("1f1b", &data, 71, 2, &["debugger", "waits", "memory", "links", "metrics"]);
+}
+
+#[test]
+fn blocking_sends_at_their_deadlock() {
+    let data = data("scenarios/1f1b-blocking-p2.toml");
+    pictures("blocking", &data, data.events(), 0, &["debugger", "waits", "links"]);
+}
+
+#[test]
+fn the_ring_lesson_in_its_third_step() {
+    let data = data("lessons/02-ring-all-reduce/scenario.toml");
+    pictures("ring", &data, 10, 1, &["debugger", "links", "waits", "metrics", "memory"]);
+}
+
+#[test]
+fn eight_ranks_a_star_and_a_tree() {
+    pictures("ring-8", &data("scenarios/ring-8.toml"), 30, 1, &["links"]);
+    pictures("star", &data("lessons/02-ring-all-reduce/star.toml"), 4, 0, &["links"]);
+    pictures("tree", &data("scenarios/tree-8.toml"), 9, 0, &["links"]);
+}
+
+#[test]
+fn the_ddp_lesson_while_buckets_leave() {
+    let data = data("lessons/04-ddp/scenario.toml");
+    pictures("ddp", &data, 48, 0, &["debugger", "memory", "links", "metrics"]);
+}
+
+#[test]
+fn a_rank_that_skips_its_part() {
+    let data = data("lessons/04-ddp/skip.toml");
+    pictures("skip", &data, data.events(), 0, &["waits"]);
+}
+
+#[test]
+fn the_gpipe_lesson() {
+    let data = data("lessons/10-gpipe/gpipe.toml");
+    pictures("gpipe", &data, 60, 0, &["memory", "metrics"]);
+}
+
+/// One picture for each of `panels`, each size, without colour; and one at the middle size with block glyphs.
+fn pictures(name: &str, data: &RunData, event: usize, focus: u32, panels: &[&str]) {
+    let values = values(data, focus, event);
+    let breaks = BTreeSet::from([event.saturating_sub(3), event + 5]);
+    let place = Place { event, focus, scroll: 0, breaks: &breaks, values: data.has_values.then_some(&values) };
+    for (panel, draw) in PANELS.into_iter().filter(|(panel, _)| panels.contains(panel)) {
+        for (room, size) in ROOMS {
+            let buffer = drawn(data, draw as Draw, place, size, ASCII_MONO);
+            insta::assert_snapshot!(format!("{name}-{panel}@{room}"), text(&buffer));
+        }
+        let buffer = drawn(data, draw as Draw, place, ROOMS[1].1, BLOCKS_DARK);
+        insta::assert_snapshot!(format!("{name}-{panel}@blocks"), text(&buffer));
+    }
+}
+
+/// Made-up values of some buffers of the focus rank.
+fn values(data: &RunData, focus: u32, event: usize) -> Values {
+    let rank = ranklab::base::Rank(focus);
+    let of_rank = |buffer: &BufferId| data.program().buffers[buffer.index()].rank == rank;
+    let value = |buffer: BufferId| {
+        let elements = usize::try_from(data.program().bytes(buffer).0 / 4).unwrap_or(0);
+        let first = vec![0.12, -0.4, 1.08, 0.77, -0.02, 31.0];
+        let shape = String::new();
+        let dtype = data.program().setting.dtype;
+        BufferValue { buffer, elements, dtype, shape, first, norm: 12.4417, abs_max: 3.08, nans: 0, checksum: 7 }
+    };
+    let buffers = (0..data.program().buffers.len()).map(BufferId::new).filter(of_rank).map(value).collect();
+    Values { event, rank, buffers }
+}
+
+fn text(buffer: &Buffer) -> String {
+    let rows = buffer.content().chunks(usize::from(buffer.area.width));
+    let line = |row: &[Cell]| row.iter().map(Cell::symbol).collect::<String>().trim_end().to_owned();
+    rows.map(line).collect::<Vec<_>>().join("\n")
+}
