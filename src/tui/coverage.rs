@@ -110,7 +110,7 @@ impl RowCoverage {
             let edge = window.edge(column);
             let mut right = Border { edge, started: gallop(spans, left.started, edge.ceiling()), before: None };
             let touching = touching(spans, &left, &right);
-            let shown = if let [] = touching {
+            let shown = if touching.is_empty() {
                 Column { spans: 0, kind: None, mixed: false }
             } else if touching.len() <= FEW {
                 few(touching, left.edge, right.edge, window)
