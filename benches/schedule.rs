@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ranklab::compile;
+use ranklab::engine::kernels::cpu::allocator::keep_memory;
 use ranklab::engine::session::{Numbers, run};
 use ranklab::program::links::Links;
 use ranklab::program::trace::Outcome;
@@ -29,6 +30,7 @@ numerics = { values = "shape" }
 "#;
 
 fn main() {
+    keep_memory();
     let wanted = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
     for (name, text) in [("pipeline", PIPELINE), ("ring", RING)] {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {

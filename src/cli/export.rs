@@ -55,5 +55,9 @@ pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
         ErrorKind::AlreadyExists => Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")),
         _ => Failure::Io(format!("cannot write `{name}`: {error}")),
     })?;
-    file.write_all(text.as_bytes()).map_err(|error| Failure::Io(format!("cannot write `{name}`: {error}")))
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
+        // Half a file would stand in the way of the next try. It is this call's own: it did not exist before.
+        let _ = std::fs::remove_file(path);
+        Failure::Io(format!("cannot write `{name}`: {error}; nothing was left behind"))
+    })
 }

@@ -90,10 +90,15 @@ impl Failure {
         // Where standard error is gone there is nobody left to tell.
         let _ = match self {
             Self::Scenario(problems) => writeln!(out, "{}", problems.render(colour, WIDTH)),
-            Self::Input(message) | Self::Io(message) => writeln!(out, "error: {message}"),
+            Self::Input(message) | Self::Io(message) => writeln!(out, "error: {}", printable(message)),
             Self::Closed => Ok(()),
         };
     }
+}
+
+/// `message` without what would steer the terminal: it may quote a name that came from outside.
+fn printable(message: &str) -> String {
+    message.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
 impl From<Problems> for Failure {

@@ -43,7 +43,7 @@ impl Input {
 /// If nothing is called so, with the nearest name.
 pub fn source(what: &str) -> Result<Source, Failure> {
     let path = Path::new(what);
-    if what == "-" || path.is_file() || what.contains(['/', '\\']) || path.extension().is_some() {
+    if what == "-" || is_no_folder(path) || what.contains(['/', '\\']) || path.extension().is_some() {
         return Ok(scenario::read(what)?);
     }
     if let Some(shipped) = shipped(what) {
@@ -55,6 +55,11 @@ pub fn source(what: &str) -> Result<Source, Failure> {
     let scenario =
         scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
     Ok(Source { name: format!("lessons/{}/{}", lesson.name, scenario.name), text: scenario.text.clone() })
+}
+
+/// A file, or something that reads like one: a pipe with a name.
+fn is_no_folder(path: &Path) -> bool {
+    path.exists() && !path.is_dir()
 }
 
 /// The scenario called `name` that ships with ranklab.

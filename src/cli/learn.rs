@@ -11,7 +11,7 @@ use crate::tui::{self, Look, OpenError, Start, glyphs::Tier};
 /// Where to start, and how it looks.
 #[derive(Debug, Default, clap::Args)]
 pub struct Arguments {
-    /// A lesson (its number or its name), a scenario file, or `-`; without one, the list of lessons
+    /// A lesson (its number or its name) or a scenario file; without one, the list of lessons
     #[arg(value_name = "LESSON|FILE")]
     what: Option<String>,
     /// Colour; `NO_COLOR` in the environment counts as `never`

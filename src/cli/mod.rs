@@ -68,8 +68,13 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors; clap knows where each belongs.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Input.into() } else { Exit::Done.into() };
+            let printed = error.print();
+            return match (error.use_stderr(), printed) {
+                (true, _) => Exit::Input,
+                (false, Ok(())) => Exit::Done,
+                (false, Err(_)) => Exit::Unexpected,
+            }
+            .into();
         }
     };
     match dispatch(arguments.command) {

@@ -1,20 +1,25 @@
 //! `ranklab new FILE`: a commented scenario to start from. A file that exists is never touched.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::export::write_new;
+use super::failure::print;
 use super::{Exit, Outcome};
 use crate::scenario;
 
 /// What to write.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The file to make; it must not exist
+    /// The file to make, which must not exist; `-` for standard output
     file: PathBuf,
 }
 
 /// Writes the file.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.file == Path::new("-") {
+        print(&scenario::new_scenario())?;
+        return Ok(Exit::Done);
+    }
     write_new(&arguments.file, &scenario::new_scenario())?;
     let name = arguments.file.display();
     eprintln!("wrote {name}; next: ranklab run {name}");

@@ -2,32 +2,30 @@
 //!
 //! "Last" is by issue order. Where ops of other streams use the buffer too, synchronise lets this op wait for them.
 
-use crate::base::{BufferId, OpId, Rank};
-use crate::program::Program;
+use crate::base::{BufferId, Rank};
+use crate::program::Buffer;
 
 use super::Build;
 
 /// Marks the last use of every buffer that the rank does not own between steps.
 pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
-    let mut done = vec![false; program.buffers.len()];
+    let lasting = program.lasting();
+    if lasting == program.buffers.len() {
+        return;
+    }
+    // What stays is never freed; what is freed, once.
+    let mut done: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
+    let mut last_uses: Vec<BufferId> = Vec::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         for &op in order.iter().rev() {
-            let operands = program.op(op).reads.len() + program.op(op).writes.len();
-            for operand in 0..operands {
-                let buffer = operand_of(program, op, operand);
-                let stays = program.buffers[buffer.index()].lives_from_start();
-                if !stays && !std::mem::replace(&mut done[buffer.index()], true) {
-                    program.free(op, buffer);
-                }
+            for operands in [program.reads(op), program.writes(op)] {
+                let going = operands.iter().filter(|buffer| buffer.index() >= lasting);
+                last_uses.extend(going.filter(|buffer| !std::mem::replace(&mut done[buffer.index()], true)));
             }
+            last_uses.drain(..).for_each(|buffer| program.free(op, buffer));
         }
         program.order[rank.index()] = order;
     }
-}
-
-fn operand_of(program: &Program, op: OpId, operand: usize) -> BufferId {
-    let op = program.op(op);
-    op.reads.get(operand).copied().unwrap_or_else(|| op.writes[operand - op.reads.len()])
 }

@@ -21,6 +21,7 @@ pub(super) fn run(build: &mut Build) {
     };
     let plan = super::plan(training);
     let stages = Stages::new(&mut build.program, training);
+    make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
@@ -30,6 +31,14 @@ pub(super) fn run(build: &mut Build) {
             plan.slots().for_each(|slot| walk.slot(slot));
         }
     }
+}
+
+/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
+fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
+    let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * training.mesh.size(Axis::Data);
+    let parts = || stages.parts.iter().flatten();
+    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
+    program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
 }
 
 /// One step of one replica.

@@ -24,9 +24,10 @@ use super::Build;
 /// Adds all messages between stages.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
-    let mut edges = Edges { p2p: training.pipeline.p2p, known: BTreeMap::new() };
+    let mut edges = Edges { p2p: training.pipeline.p2p, known: BTreeMap::new(), latest: [None; 4] };
     let program = &mut build.program;
     let mut copies = Copies::new(program);
+    program.reserve(2 * copies.from.len(), 2 * copies.from.len(), 0);
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         program.order[rank.index()] = with_messages(program, &mut edges, &mut copies, rank, &order);
@@ -39,24 +40,29 @@ struct Copies {
     of: Vec<Option<BufferId>>,
     /// Per copy, in the order of their ids: who sends it, and whether its receive stands.
     from: Vec<(Rank, bool)>,
+    /// Buffers at the head of the table that never travel: state.
+    lasting: usize,
 }
 
 impl Copies {
     /// Gives every remote read a local copy, and reads that instead.
     fn new(program: &mut Program) -> Self {
-        let mut copies = Self { of: vec![None; program.buffers.len()], from: Vec::new() };
+        let mut copies = Self { of: vec![None; program.buffers.len()], from: Vec::new(), lasting: program.lasting() };
         for rank in (0..program.ranks()).map(Rank::new) {
             for place in 0..program.order[rank.index()].len() {
                 let op = program.order[rank.index()][place];
-                for operand in 0..program.op(op).reads.len() {
-                    let source = program.op(op).reads[operand];
-                    if program.buffers[source.index()].rank != rank {
-                        program.reads_mut(op)[operand] = copies.copy(program, source, rank);
-                    }
+                while let Some((operand, source)) = copies.remote(program, op, rank) {
+                    program.reads_mut(op)[operand] = copies.copy(program, source, rank);
                 }
             }
         }
         copies
+    }
+
+    /// The first read of `op` that is memory of another rank, with its place.
+    fn remote(&self, program: &Program, op: OpId, rank: Rank) -> Option<(usize, BufferId)> {
+        let mut reads = program.reads(op).iter().copied().enumerate();
+        reads.find(|(_, source)| source.index() >= self.lasting && program.buffers[source.index()].rank != rank)
     }
 
     fn copy(&mut self, program: &mut Program, source: BufferId, to: Rank) -> BufferId {
@@ -69,6 +75,15 @@ impl Copies {
         })
     }
 
+    /// The rank that `source` travels to, if it does.
+    fn reader(&self, program: &Program, source: BufferId) -> Option<Rank> {
+        if source.index() < self.lasting {
+            return None;
+        }
+        let copy = (*self.of.get(source.index())?)?;
+        Some(program.buffers[copy.index()].rank)
+    }
+
     /// The sender of `buffer`, if it is a copy that has no receive yet.
     fn first_use(&mut self, buffer: BufferId) -> Option<Rank> {
         let (from, received) = self.from.get_mut(buffer.index().checked_sub(self.of.len())?)?;
@@ -79,6 +94,7 @@ impl Copies {
 /// The ops of `rank` with receives before the slots that need them and sends behind the slots that make them.
 fn with_messages(program: &mut Program, edges: &mut Edges, copies: &mut Copies, rank: Rank, order: &[OpId]) -> Vec<OpId> {
     let mut issued = Vec::with_capacity(order.len() * 2);
+    let mut travelling: Vec<(Rank, BufferId)> = Vec::new();
     let mut before = None;
     let mut rest = order;
     while let Some(&first) = rest.first() {
@@ -87,23 +103,22 @@ fn with_messages(program: &mut Program, edges: &mut Edges, copies: &mut Copies, 
         rest = behind;
         let origin = Origin { pass: PassName::Messages, ..program.op(first).origin };
         for &op in slot {
-            for operand in 0..program.op(op).reads.len() {
-                let local = program.op(op).reads[operand];
-                if let Some(from) = copies.first_use(local) {
-                    issued.push(edges.receive(program, (from, rank), local, before, origin));
-                }
+            for &local in program.reads(op) {
+                travelling.extend(copies.first_use(local).map(|from| (from, local)));
             }
+        }
+        for (from, local) in travelling.drain(..) {
+            issued.push(edges.receive(program, (from, rank), local, before, origin));
         }
         issued.extend_from_slice(slot);
         before = slot.iter().rev().copied().find(|&op| program.stream_of(op) == COMPUTE).or(before);
         for &op in slot {
-            for operand in 0..program.op(op).writes.len() {
-                let source = program.op(op).writes[operand];
-                if let Some(Some(copy)) = copies.of.get(source.index()) {
-                    let to = program.buffers[copy.index()].rank;
-                    issued.push(edges.send(program, (rank, to), source, before, origin));
-                }
+            for &source in program.writes(op) {
+                travelling.extend(copies.reader(program, source).map(|to| (to, source)));
             }
+        }
+        for (to, source) in travelling.drain(..) {
+            issued.push(edges.send(program, (rank, to), source, before, origin));
         }
     }
     issued
@@ -112,8 +127,13 @@ fn with_messages(program: &mut Program, edges: &mut Edges, copies: &mut Copies, 
 /// The channels and streams of directed pairs of ranks.
 struct Edges {
     p2p: PointToPoint,
-    known: BTreeMap<(Rank, Rank), (ChannelId, StreamId, StreamId)>,
+    known: BTreeMap<(Rank, Rank), Edge>,
+    /// The latest few of them: a stage has few neighbours.
+    latest: [Option<((Rank, Rank), Edge)>; 4],
 }
+
+/// The channel of a pair, the stream of its sends and the stream of its receives.
+type Edge = (ChannelId, StreamId, StreamId);
 
 impl Edges {
     fn send(
@@ -144,15 +164,21 @@ impl Edges {
         op
     }
 
-    /// The channel from `from` to `to`, the stream of its sends and the stream of its receives.
-    fn edge(&mut self, program: &mut Program, (from, to): (Rank, Rank)) -> (ChannelId, StreamId, StreamId) {
+    fn edge(&mut self, program: &mut Program, ends: (Rank, Rank)) -> Edge {
+        if let Some((_, edge)) = self.latest.iter().flatten().find(|(known, _)| *known == ends) {
+            return *edge;
+        }
         let p2p = self.p2p;
-        *self.known.entry((from, to)).or_insert_with(|| {
+        let edge = *self.known.entry(ends).or_insert_with(|| {
+            let (from, to) = ends;
             let buffered = p2p == PointToPoint::Buffered;
             let channel = program.channel(Channel { from, to, buffered });
             let mut stream = |rank: Rank, peer: Rank, direction| stream(program, p2p, rank, peer, direction);
             (channel, stream(from, to, ".out"), stream(to, from, ".in"))
-        })
+        });
+        self.latest.rotate_right(1);
+        self.latest[0] = Some((ends, edge));
+        edge
     }
 }
 

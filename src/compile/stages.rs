@@ -54,6 +54,7 @@ impl Stages {
         let model = &training.model;
         program.parameters = model.parameters();
         let cut = cut(training);
+        let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let free = |kernel| KernelCost { kernel, shares: 0, flops: 0, bytes: 0 };
         let mut stages = Self {
@@ -68,7 +69,7 @@ impl Stages {
         };
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
-                add_state(program, training, rank(training, replica, stage), parts);
+                add_state(program, training, &first_parameter, rank(training, replica, stage), parts);
             }
         }
         stages
@@ -123,11 +124,20 @@ fn place(model: &Model, part: Part) -> u32 {
     }
 }
 
+/// Per place, the number of its part's first parameter; behind the last, the number of all.
+fn first_parameters(model: &Model) -> Vec<usize> {
+    let counts = model.parts().map(|part| model.parameters_of(part).len());
+    let sums = counts.scan(0, |sum, count| {
+        *sum += count;
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
 /// The parameters that the kernels of `part` take. A tied head also takes the token embedding's weight, parameter 0.
-fn parameters(model: &Model, part: Part) -> Vec<ParameterId> {
-    let before: usize =
-        model.parts().take_while(|earlier| *earlier != part).map(|earlier| model.parameters_of(earlier).len()).sum();
-    let own = (before..before + model.parameters_of(part).len()).map(ParameterId::new);
+fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<ParameterId> {
+    let place = place(model, part) as usize;
+    let own = (first_parameter[place]..first_parameter[place + 1]).map(ParameterId::new);
     let tied = (model.tied && part == Part::Head).then_some(ParameterId(0));
     own.chain(tied).collect()
 }
@@ -156,10 +166,10 @@ fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
 }
 
 /// Gives `rank` the state of its stage's parts. On one stage a tied head shares the embedding's buffers.
-fn add_state(program: &mut Program, training: &Training, rank: Rank, parts: &mut [PartTables]) {
+fn add_state(program: &mut Program, training: &Training, first_parameter: &[usize], rank: Rank, parts: &mut [PartTables]) {
     let mut tied = None;
     for part in parts {
-        let buffers = parameters(&training.model, part.part).into_iter().map(|parameter| match tied {
+        let buffers = parameters(&training.model, first_parameter, part.part).into_iter().map(|parameter| match tied {
             Some(buffers) if parameter == ParameterId(0) => buffers,
             _ => {
                 let buffers = add_parameter(program, training, rank, parameter);

@@ -12,80 +12,130 @@ use super::Build;
 /// Adds the waits of every rank.
 pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
-    let shared = shared(program);
+    let mut known = Known::new(program);
     let mut uses = Uses::new(program);
+    let mut hazards = Vec::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        for &op in &order {
-            synchronise(program, &shared, &mut uses, op);
+        known.latest.fill(0);
+        uses.share(program, &order);
+        for (place, &op) in (1..).zip(&order) {
+            known.places[op.index()] = place;
+            uses.hazards(program, op, &mut hazards);
+            program.waits(op).for_each(|on| known.learn(program, op, on));
+            hazards.drain(..).for_each(|on| known.wait(program, op, on));
         }
         program.order[rank.index()] = order;
     }
 }
 
-/// Which buffers an op of a communication stream touches: no other buffer can need a wait.
-fn shared(program: &Program) -> Vec<bool> {
-    let mut shared = vec![false; program.buffers.len()];
-    for op in program.all().filter(|&op| program.stream_of(op) != COMPUTE) {
-        let op = program.op(op);
-        op.reads.iter().chain(op.writes).for_each(|buffer| shared[buffer.index()] = true);
-    }
-    shared
+/// How far the streams of a rank know each other to be.
+struct Known {
+    streams: usize,
+    /// Per op, its place in its rank's list, from 1.
+    places: Vec<u32>,
+    /// Per stream, for each stream the place of the latest op that it has waited for.
+    latest: Vec<u32>,
 }
 
-/// The latest uses of each buffer, by stream.
+impl Known {
+    fn new(program: &Program) -> Self {
+        let streams = program.streams.len();
+        Self { streams, places: vec![0; program.ops()], latest: vec![0; streams * streams] }
+    }
+
+    fn latest(&mut self, program: &Program, op: OpId, on: OpId) -> &mut u32 {
+        &mut self.latest[program.stream_of(op).index() * self.streams + program.stream_of(on).index()]
+    }
+
+    /// The stream of `op` is behind `on` from here on.
+    fn learn(&mut self, program: &Program, op: OpId, on: OpId) {
+        let place = self.places[on.index()];
+        let latest = self.latest(program, op, on);
+        *latest = place.max(*latest);
+    }
+
+    /// Lets `op` wait for `on`, unless its stream is behind `on` already.
+    fn wait(&mut self, program: &mut Program, op: OpId, on: OpId) {
+        let is_behind = program.stream_of(op) == program.stream_of(on);
+        if !is_behind && *self.latest(program, op, on) < self.places[on.index()] {
+            program.wait(op, on);
+            self.learn(program, op, on);
+        }
+    }
+}
+
+/// The latest uses of one rank's buffers that may need a wait: those that an op of a communication stream touches.
 struct Uses {
     streams: usize,
+    /// Per buffer, its place in the tables below, from 1; 0 for those that no other stream touches.
+    place: Vec<u32>,
+    /// The first buffer that has a place.
+    first: usize,
+    /// Per place.
     writer: Vec<Option<OpId>>,
+    /// Per place and stream.
     readers: Vec<Option<OpId>>,
 }
 
 impl Uses {
     fn new(program: &Program) -> Self {
-        let streams = program.streams.len();
-        Self { streams, writer: vec![None; program.buffers.len()], readers: vec![None; program.buffers.len() * streams] }
+        let (streams, place) = (program.streams.len(), vec![0; program.buffers.len()]);
+        Self { streams, place, first: 0, writer: Vec::new(), readers: Vec::new() }
     }
 
-    /// Makes `op` wait for every earlier use of `buffer`.
-    fn wait_for_all(&mut self, program: &mut Program, op: OpId, buffer: BufferId) {
-        wait(program, op, self.writer[buffer.index()]);
-        for reader in self.readers(buffer) {
-            wait(program, op, reader.take());
+    /// Turns to the ops of another rank: gives places to what its communication streams touch.
+    fn share(&mut self, program: &Program, order: &[OpId]) {
+        let mut places = 0;
+        self.first = usize::MAX;
+        for &op in order.iter().filter(|&&op| program.stream_of(op) != COMPUTE) {
+            for buffer in program.reads(op).iter().chain(program.writes(op)) {
+                let place = &mut self.place[buffer.index()];
+                if *place == 0 {
+                    places += 1;
+                    *place = places;
+                    self.first = self.first.min(buffer.index());
+                }
+            }
+        }
+        self.writer.clear();
+        self.writer.resize(places as usize, None);
+        self.readers.clear();
+        self.readers.resize(places as usize * self.streams, None);
+    }
+
+    fn place(&self, buffer: BufferId) -> Option<usize> {
+        if buffer.index() < self.first {
+            return None;
+        }
+        self.place[buffer.index()].checked_sub(1).map(|place| place as usize)
+    }
+
+    /// Collects the earlier ops that `op` must come behind, and remembers its uses.
+    fn hazards(&mut self, program: &Program, op: OpId, hazards: &mut Vec<OpId>) {
+        for &buffer in program.reads(op) {
+            if let Some(place) = self.place(buffer) {
+                hazards.extend(self.writer[place]);
+                self.readers[place * self.streams + program.stream_of(op).index()] = Some(op);
+            }
+        }
+        for &buffer in program.writes(op) {
+            if let Some(place) = self.place(buffer) {
+                self.all(place, hazards);
+                self.writer[place] = Some(op);
+            }
+        }
+        for buffer in program.frees(op) {
+            if let Some(place) = self.place(buffer) {
+                self.all(place, hazards);
+            }
         }
     }
 
-    fn readers(&mut self, buffer: BufferId) -> &mut [Option<OpId>] {
-        &mut self.readers[buffer.index() * self.streams..][..self.streams]
-    }
-}
-
-fn synchronise(program: &mut Program, shared: &[bool], uses: &mut Uses, op: OpId) {
-    let stream = program.stream_of(op);
-    for operand in 0..program.op(op).reads.len() {
-        let buffer = program.op(op).reads[operand];
-        if shared[buffer.index()] {
-            wait(program, op, uses.writer[buffer.index()]);
-            uses.readers(buffer)[stream.index()] = Some(op);
-        }
-    }
-    for operand in 0..program.op(op).writes.len() {
-        let buffer = program.op(op).writes[operand];
-        if shared[buffer.index()] {
-            uses.wait_for_all(program, op, buffer);
-            uses.writer[buffer.index()] = Some(op);
-        }
-    }
-    let freed: Vec<BufferId> = program.frees(op).filter(|buffer| shared[buffer.index()]).collect();
-    for buffer in freed {
-        uses.wait_for_all(program, op, buffer);
-    }
-}
-
-/// Waits for `on`, unless the stream's order or an earlier wait of this op says so already.
-fn wait(program: &mut Program, op: OpId, on: Option<OpId>) {
-    let Some(on) = on else { return };
-    let known = on == op || program.stream_of(on) == program.stream_of(op) || program.waits(op).any(|other| other == on);
-    if !known {
-        program.wait(op, on);
+    /// Every use of a buffer since its latest write, and that write.
+    fn all(&mut self, place: usize, hazards: &mut Vec<OpId>) {
+        hazards.extend(self.writer[place]);
+        let readers = &mut self.readers[place * self.streams..][..self.streams];
+        hazards.extend(readers.iter_mut().filter_map(Option::take));
     }
 }

@@ -10,13 +10,9 @@ use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
 
 /// Applies `op` to the values. Shape-only runs have none.
 pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
-    let machine = world.machine.clone();
-    let program = &machine.program;
-    let view = program.op(op);
-    if let OpKind::Send(channel) = view.kind {
-        world.values.send(channel, view.reads[0]);
-    }
     let Values::Real { buffers, mailboxes, losses } = &mut world.values else { return Ok(()) };
+    let program = &*world.machine.program;
+    let view = program.op(op);
     match view.kind {
         OpKind::Run(kernel) => {
             let kernel = program.kernels[kernel.index()].kernel;
@@ -38,7 +34,11 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
             let layout = &program.layouts[program.buffers[buffer].layout.index()];
             buffers[buffer] = kernels::add(layout, &buffers[buffer], &message)?;
         }
-        OpKind::Send(_) | OpKind::Collective(_) | OpKind::Skipped(_) => {}
+        OpKind::Send(channel) => {
+            let value = buffers[view.reads[0].index()].clone();
+            mailboxes[channel.index()].push_back(value);
+        }
+        OpKind::Collective(_) | OpKind::Skipped(_) => {}
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::base::hardware::{Costs, Hardware, Link, Table, UnitCosts};
 use crate::base::units::{Clock, Ticks};
-use crate::base::{Bytes, OpId, Rank};
+use crate::base::{Bytes, LayoutId, OpId, Rank};
 use crate::program::head;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::program::{CollectiveKind, Kernel, KernelCost, OpKind, Program};
@@ -17,6 +17,8 @@ pub struct CostModel {
     kernels: Vec<Ticks>,
     /// Per layout, its bytes.
     bytes: Vec<Bytes>,
+    /// Per buffer, its layout: close together, as rings of thousands of ranks ask for those of all.
+    layouts: Vec<LayoutId>,
 }
 
 impl CostModel {
@@ -29,6 +31,7 @@ impl CostModel {
             slow: trouble.iter().filter(is_slow).cloned().collect(),
             kernels: program.kernels.iter().map(|kernel| kernel_cost(&hardware.costs, kernel)).collect(),
             bytes: program.layouts.iter().map(crate::program::Layout::bytes).collect(),
+            layouts: program.buffers.iter().map(|buffer| buffer.layout).collect(),
         }
     }
 
@@ -52,7 +55,7 @@ impl CostModel {
             OpKind::Send(channel) => {
                 let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
                 let channel = program.channels[channel.index()];
-                let sent = program.buffers[program.op(op).reads[0].index()].layout;
+                let sent = self.layouts[program.reads(op)[0].index()];
                 transfer(self.link(table, channel.from, channel.to), self.bytes[sent.index()])
             }
             OpKind::Collective(collective) => self.collective(program, collective.index()),

@@ -8,7 +8,7 @@ use super::Result;
 use super::checkpoint::Checkpoints;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
-use super::stepped::{OnEnd, step};
+use super::stepped::{OnEnd, finish, step};
 use super::value::{Value, Values};
 use super::world::{Machine, State, World, blocked};
 use crate::base::hardware::Hardware;
@@ -211,7 +211,7 @@ pub fn run(
     on_end: OnEnd,
 ) -> Result<(World, Trace)> {
     let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
-    while step(&mut world, &mut trace, on_end)? {}
+    finish(&mut world, &mut trace, on_end)?;
     trace.outcome = outcome(&world);
     Ok((world, trace))
 }

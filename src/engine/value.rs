@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::base::{BufferId, ChannelId};
+use crate::base::BufferId;
 use crate::program::Program;
 
 /// The value of one buffer.
@@ -51,7 +51,7 @@ impl Values {
     /// # Errors
     /// If a tensor cannot be made.
     pub fn real(program: &Program) -> candle_core::Result<Self> {
-        let buffers = program.buffers.iter().map(|buffer| super::kernels::initial(program, buffer)).collect::<Result<_, _>>()?;
+        let buffers = super::kernels::initial(program)?;
         Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
     }
 
@@ -70,13 +70,6 @@ impl Values {
         match self {
             Self::Shape => &[],
             Self::Real { losses, .. } => losses,
-        }
-    }
-
-    /// Puts the value of `buffer` on its way.
-    pub(super) fn send(&mut self, channel: ChannelId, buffer: BufferId) {
-        if let Self::Real { buffers, mailboxes, .. } = self {
-            mailboxes[channel.index()].push_back(buffers[buffer.index()].clone());
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The world: all that changes while a program runs. And the one function that says why an op cannot start.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::agenda::Agenda;
 use super::cost::CostModel;
 use super::value::Values;
 use crate::base::{OpId, Ticks};
-use crate::program::links::Links;
+use crate::program::links::{Links, SomeOp};
 use crate::program::memory::Memory;
 use crate::program::trace::Outcome;
 use crate::program::{OpKind, Program, Wait};
@@ -36,26 +36,34 @@ pub struct World {
     pub values: Values,
     /// Set when a rank runs out of memory: nothing starts any more.
     pub stopped: Option<Outcome>,
-    pub(super) state: Vec<State>,
+    pub(super) ops: Vec<Progress>,
     /// Per collective, how many members are there.
     pub(super) arrived: Vec<u32>,
     /// Ops to look at now, in order.
     pub(super) candidates: VecDeque<OpId>,
-    /// What ends later, the earliest first; at one time by rank, then by op.
-    pub(super) pending: BinaryHeap<Reverse<(Ticks, u32, OpId)>>,
-    /// Per op, the ops that are looked at again when it is done: chains through `parked_next`.
-    pub(super) parked: Vec<Option<OpId>>,
-    pub(super) parked_next: Vec<Option<OpId>>,
+    /// What ends later.
+    pub(super) agenda: Agenda,
     /// Ops that are done.
     pub(super) done: usize,
     /// Events that have happened: the position in the run.
     pub(super) events: usize,
 }
 
+/// What changes about one op.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub state: State,
+    /// The first op that is looked at again when this one is done.
+    pub parked: Option<SomeOp>,
+    /// The next one in the chain that this op is parked in.
+    pub next: Option<SomeOp>,
+}
+
 /// How far an op is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Not at the head of its stream, or its rank still owes it something.
+    #[default]
     Waiting,
     /// Its own rank owes it nothing: only peers are missing.
     Posted,
@@ -72,18 +80,15 @@ impl World {
     #[must_use]
     pub fn new(machine: Arc<Machine>, values: Values) -> Self {
         let (program, links) = (&machine.program, &machine.links);
-        let ops = program.ops();
         Self {
             time: Ticks::ZERO,
             memory: Memory::new(program),
             values,
             stopped: None,
-            state: vec![State::Waiting; ops],
+            ops: vec![Progress::default(); program.ops()],
             arrived: vec![0; program.collectives.len()],
             candidates: links.heads.iter().copied().collect(),
-            pending: BinaryHeap::new(),
-            parked: vec![None; ops],
-            parked_next: vec![None; ops],
+            agenda: Agenda::default(),
             done: 0,
             events: 0,
             machine,
@@ -93,7 +98,7 @@ impl World {
     /// How far `op` is.
     #[must_use]
     pub fn state(&self, op: OpId) -> State {
-        self.state[op.index()]
+        self.ops[op.index()].state
     }
 
     /// Whether `op` has ended.

@@ -39,7 +39,7 @@ pub struct Run {
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A trouble rule fits no op of the program.
-    #[error("the trouble `{kind}` with op `{op}` meets no op of this program{hint}")]
+    #[error("the trouble `{kind}` with op `{op}` meets no op{hint}")]
     IdleTrouble {
         /// The rule's kind.
         kind: &'static str,
@@ -112,11 +112,23 @@ fn numbers(scenario: &Scenario) -> Numbers {
     }
 }
 
-/// The error for a rule that fits no op, with the op that is written most like it.
+/// The error for a rule that fits no op: where such an op stands, or the op that is written most like it.
 fn idle(program: &Program, rule: &Trouble) -> LabError {
-    let similarity = |head: &str| strsim::jaro_winkler(head, &rule.op);
-    let heads = program.all().map(|op| head::head(program, op).to_string());
-    let nearest = heads.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    let hint = nearest.map_or(String::new(), |head| format!("; an op of it is `{head}`"));
+    let elsewhere = program.all().find(|&op| head::begins(program, op, &rule.op));
+    let hint = match elsewhere {
+        Some(op) => {
+            let view = program.op(op);
+            format!(" where the rule looks; `{}` stands on {} in step {}", head::head(program, op), view.rank, view.origin.step)
+        }
+        None => nearest(program, rule).map_or_else(String::new, |head| format!("; an op of it is `{head}`")),
+    };
     LabError::IdleTrouble { kind: rule.kind.name(), op: rule.op.clone(), hint }
+}
+
+fn nearest(program: &Program, rule: &Trouble) -> Option<String> {
+    let similarity = |head: &str| strsim::jaro_winkler(head, &rule.op);
+    // An all-reduce has been expanded to its messages by now, and is met by its own name all the same.
+    let collectives = program.collectives.iter().map(|collective| format!("{} {}", collective.kind.name(), collective.label));
+    let heads = collectives.chain(program.all().map(|op| head::head(program, op).to_string()));
+    heads.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }

@@ -146,9 +146,9 @@ fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, ran
 pub(super) fn of_collective(session: &Session) -> crate::engine::Result<Verdict> {
     let program = session.program();
     let mut sums: Vec<Vec<f64>> = Vec::new();
-    for buffer in &program.buffers {
+    for (buffer, start) in program.buffers.iter().zip(crate::engine::kernels::initial(program)?) {
         let Name::Chunk(chunk) = buffer.name else { continue };
-        let start = crate::engine::kernels::initial(program, buffer)?.elements()?.unwrap_or_default();
+        let start = start.elements()?.unwrap_or_default();
         match sums.get_mut(chunk as usize) {
             Some(sum) => sum.iter_mut().zip(start).for_each(|(sum, x)| *sum += x),
             None => sums.push(start),

@@ -28,6 +28,8 @@ pub enum GapKind {
     RampUp,
     /// Behind its last.
     RampDown,
+    /// Behind its last, because the run stopped: its next op cannot start.
+    Blocked,
     /// Inside, waiting for data.
     Bubble,
     /// Inside, while what it needs is moving.
@@ -40,6 +42,7 @@ impl GapKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::RampUp | Self::RampDown => "ramp",
+            Self::Blocked => "blocked",
             Self::Bubble => "bubble",
             Self::Exposed => "exposed",
         }
@@ -80,7 +83,9 @@ fn of_rank(run: &Run, lanes: &super::lanes::RankLanes, makespan: Ticks) -> Vec<G
         gaps.push(Gap { rank, start: Ticks::ZERO, end: start, kind: GapKind::RampUp, op: Some(op) });
     }
     if last < makespan {
-        gaps.push(Gap { rank, start: last, end: makespan, kind: GapKind::RampDown, op: None });
+        let next = run.next_compute(rank, 0);
+        let kind = if next.is_some() { GapKind::Blocked } else { GapKind::RampDown };
+        gaps.push(Gap { rank, start: last, end: makespan, kind, op: next });
     }
     gaps
 }

@@ -91,7 +91,7 @@ impl Ledger {
         });
         let of_rank = |buffer: &BufferId| run.program.buffers[buffer.index()].rank == rank && memory.is_live(*buffer);
         let mut held: Vec<BufferId> = (0..run.program.buffers.len()).map(BufferId::new).filter(of_rank).collect();
-        held.sort_by_key(|&buffer| (std::cmp::Reverse(memory.bytes(buffer)), buffer));
+        held.sort_by_key(|&buffer| (std::cmp::Reverse(run.program.bytes(buffer)), buffer));
         held
     }
 }

@@ -131,6 +131,11 @@ impl RankMetrics {
         } else {
             self.idle_between(run, &computing);
         }
+        if run.next_compute(self.rank, FIRST).is_some() {
+            // The run stopped, and the rank still waits for its next op: that is no ramp.
+            let last = busy.last().or(communication.last()).map_or(Ticks::ZERO, |stretch| stretch.1);
+            self.bubble += run.makespan() - last;
+        }
         self.ramp = self.idle - self.bubble - self.exposed_comm;
     }
 

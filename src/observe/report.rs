@@ -325,7 +325,12 @@ impl Waits {
             on_op: edge.on_op.map(|op| op_text(run.program, op)),
             why: edge.why.why(),
         };
-        let cycle = |cycle: &Vec<(Rank, OpId)>| cycle.iter().map(|(rank, _)| rank.0).collect();
+        let cycle = |cycle: &Vec<(Rank, OpId)>| {
+            let mut ranks: Vec<u32> = cycle.iter().map(|(rank, _)| rank.0).collect();
+            // A circle within one rank passes several of its ops.
+            ranks.dedup();
+            ranks
+        };
         Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect() }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{Bytes, OpId, Ticks};
+use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::links::Links;
 use crate::program::tables::COMPUTE;
 use crate::program::trace::Times;
@@ -94,6 +94,13 @@ impl<'a> Run<'a> {
     pub fn communicates(&self, op: OpId) -> bool {
         let kind = self.program.kind(op);
         matches!(kind, OpKind::Collective(_)) || kind.channel().is_some()
+    }
+
+    /// The first op that takes time and that `rank` has not started in step `step`: there is one if the run stopped before.
+    #[must_use]
+    pub fn next_compute(&self, rank: Rank, step: u32) -> Option<OpId> {
+        let is_open = |op: &OpId| self.of_step(*op, step) && self.computes(*op) && self.times(*op).is_none();
+        self.program.order[rank.index()].iter().copied().find(is_open)
     }
 
     /// What a message carries; nothing for other ops.

@@ -1,6 +1,6 @@
 //! State: how far every op, stream and rank is when a run stands at an event. All of it follows from the trace.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::replay::replay;
 use super::run::Run;
@@ -168,20 +168,14 @@ impl At<'_> {
         let is_compute = |op: &&OpId| self.run.program.stream_of(**op) == COMPUTE;
         let computing = heads.iter().find(is_compute);
         let moving = || heads.iter().find(|op| self.state(**op) == State::Running);
-        let mut op = *computing.or_else(moving).or(heads.first())?;
-        loop {
-            let doing = match self.wait(op) {
-                Some(Wait::Stream(on) | Wait::Event(on)) => {
-                    op = on;
-                    continue;
-                }
-                Some(wait) => Doing::Blocked(wait),
-                None if !self.has_started(op) => Doing::Ready,
-                None if self.run.computes(op) => Doing::Computing,
-                None => Doing::Moving,
-            };
-            return Some(Stand { op, doing });
-        }
+        let op = self.held_up_by(*computing.or_else(moving).or(heads.first())?);
+        let doing = match self.wait(op) {
+            Some(wait) => Doing::Blocked(wait),
+            None if !self.has_started(op) => Doing::Ready,
+            None if self.run.computes(op) => Doing::Computing,
+            None => Doing::Moving,
+        };
+        Some(Stand { op, doing })
     }
 
     /// What `op` waits for, what that waits for, and so on.
@@ -212,20 +206,27 @@ impl At<'_> {
     /// Who waits for whom: an edge for each head that waits for another rank, and the circles among them.
     #[must_use]
     pub fn wait_graph(&self) -> WaitGraph {
-        let heads = (0..self.run.program.ranks()).flat_map(|rank| self.heads(Rank::new(rank)));
-        let edges: Vec<WaitEdge> = heads.filter_map(|op| self.edge(op)).collect();
-        let cycles = self.cycles(&edges);
-        WaitGraph { edges, cycles }
+        let heads: Vec<OpId> = (0..self.run.program.ranks()).flat_map(|rank| self.heads(Rank::new(rank))).collect();
+        WaitGraph::new(self.run.program, &heads, |op| self.wait(op))
     }
 
     /// The edge behind an edge: what holds up the op that it waits for; `None` if nothing of another rank does.
     #[must_use]
     pub fn next_edge(&self, edge: &WaitEdge) -> Option<WaitEdge> {
-        let mut op = edge.on_op?;
+        self.edge(self.held_up_by(edge.on_op?))
+    }
+
+    /// The op of the same rank that holds `op` up in the end: `op` itself, or what it waits for on its own rank. In a circle within the
+    /// rank, some op of the circle.
+    fn held_up_by(&self, mut op: OpId) -> OpId {
+        let mut passed = BTreeSet::new();
         while let Some(Wait::Stream(on) | Wait::Event(on)) = self.wait(op) {
+            if !passed.insert(op) {
+                break;
+            }
             op = on;
         }
-        self.edge(op)
+        op
     }
 
     /// The edge of an op that waits for another rank, and for nothing of its own.
@@ -298,35 +299,6 @@ impl At<'_> {
         let never = || ranks.iter().copied().find(|&rank| members.iter().all(|&member| program.rank_of(member) != rank));
         absent.map(|&member| Wait::Member(member)).or_else(|| never().map(Wait::NoMember))
     }
-
-    /// Every edge has one edge behind it at most: walks are marked, so that each edge is walked once.
-    fn cycles(&self, edges: &[WaitEdge]) -> Vec<Vec<(Rank, OpId)>> {
-        let mut walk_of: BTreeMap<OpId, usize> = BTreeMap::new();
-        let mut cycles = Vec::new();
-        for (walk, first) in edges.iter().enumerate() {
-            let mut path: Vec<(Rank, OpId)> = Vec::new();
-            let mut next = Some(*first);
-            while let Some(edge) = next {
-                if let Some(&earlier) = walk_of.get(&edge.op) {
-                    if earlier == walk {
-                        let start = path.iter().position(|&(_, op)| op == edge.op).unwrap_or(0);
-                        cycles.push(from_smallest(path.split_off(start)));
-                    }
-                    break;
-                }
-                walk_of.insert(edge.op, walk);
-                path.push((edge.rank, edge.op));
-                next = self.next_edge(&edge);
-            }
-        }
-        cycles
-    }
-}
-
-fn from_smallest(mut cycle: Vec<(Rank, OpId)>) -> Vec<(Rank, OpId)> {
-    let smallest = (0..cycle.len()).min_by_key(|&place| cycle[place]).unwrap_or(0);
-    cycle.rotate_left(smallest);
-    cycle
 }
 
 fn streams(run: &Run, order: &[OpId]) -> Vec<Vec<OpId>> {

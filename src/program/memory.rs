@@ -2,9 +2,11 @@
 //!
 //! This is the only description of that rule: the engine keeps an account while it runs, the ledger replays one over a trace.
 
+use std::sync::Arc;
+
 use super::op::Role;
 use super::tables::Program;
-use crate::base::{BufferId, Bytes, OpId, Rank};
+use crate::base::{BufferId, Bytes, LayoutId, OpId, Rank};
 
 /// Bytes by role, in the order of [`Role::ALL`].
 pub type ByRole = [Bytes; Role::ALL.len()];
@@ -13,8 +15,19 @@ pub type ByRole = [Bytes; Role::ALL.len()];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     live: Vec<bool>,
-    bytes: Vec<Bytes>,
+    /// Buffers at the head of the table that never come or go.
+    lasting: usize,
+    sizes: Arc<Sizes>,
     ranks: Vec<Holding>,
+}
+
+/// What memory buffers take: close together, and shared by all copies of an account.
+#[derive(Debug, PartialEq)]
+struct Sizes {
+    /// Per buffer.
+    kinds: Vec<(LayoutId, Role)>,
+    /// Per layout.
+    bytes: Vec<Bytes>,
 }
 
 /// What one rank holds.
@@ -34,14 +47,17 @@ impl Memory {
     /// The account before the first op: every rank holds what lives from the start.
     #[must_use]
     pub fn new(program: &Program) -> Self {
-        let layouts: Vec<Bytes> = program.layouts.iter().map(super::Layout::bytes).collect();
-        let bytes = program.buffers.iter().map(|buffer| layouts[buffer.layout.index()]).collect();
-        let mut memory =
-            Self { live: vec![false; program.buffers.len()], bytes, ranks: vec![Holding::default(); program.ranks()] };
-        for (index, buffer) in program.buffers.iter().enumerate() {
-            if buffer.lives_from_start() {
-                memory.take(program, BufferId::new(index));
-            }
+        let mut memory = Self {
+            live: vec![false; program.buffers.len()],
+            lasting: program.lasting(),
+            sizes: Arc::new(Sizes {
+                kinds: program.buffers.iter().map(|buffer| (buffer.layout, buffer.role)).collect(),
+                bytes: program.layouts.iter().map(super::Layout::bytes).collect(),
+            }),
+            ranks: vec![Holding::default(); program.ranks()],
+        };
+        for (index, buffer) in program.buffers.iter().enumerate().filter(|(_, buffer)| buffer.lives_from_start()) {
+            memory.take(buffer.rank, BufferId::new(index));
         }
         memory
     }
@@ -58,17 +74,14 @@ impl Memory {
         self.live[buffer.index()]
     }
 
-    /// The size of `buffer`.
-    #[must_use]
-    pub fn bytes(&self, buffer: BufferId) -> Bytes {
-        self.bytes[buffer.index()]
-    }
-
     /// `op` starts: memory for what it writes.
     pub fn start(&mut self, program: &Program, op: OpId) {
-        for &buffer in program.op(op).writes {
-            if !self.live[buffer.index()] {
-                self.take(program, buffer);
+        if self.lasting == self.live.len() {
+            return;
+        }
+        for &buffer in program.writes(op) {
+            if buffer.index() >= self.lasting && !self.live[buffer.index()] {
+                self.take(program.rank_of(op), buffer);
             }
         }
     }
@@ -77,16 +90,18 @@ impl Memory {
     pub fn end(&mut self, program: &Program, op: OpId) {
         for buffer in program.frees(op) {
             if std::mem::replace(&mut self.live[buffer.index()], false) {
-                let (holding, role) = self.place(program, buffer);
-                holding.total -= role.1;
-                holding.by_role[role.0] -= role.1;
+                let (role, bytes) = self.size(buffer);
+                let holding = &mut self.ranks[program.rank_of(op).index()];
+                holding.total -= bytes;
+                holding.by_role[role] -= bytes;
             }
         }
     }
 
-    fn take(&mut self, program: &Program, buffer: BufferId) {
+    fn take(&mut self, rank: Rank, buffer: BufferId) {
         self.live[buffer.index()] = true;
-        let (holding, (role, bytes)) = self.place(program, buffer);
+        let (role, bytes) = self.size(buffer);
+        let holding = &mut self.ranks[rank.index()];
         holding.total += bytes;
         holding.by_role[role] += bytes;
         if holding.total > holding.peak {
@@ -94,8 +109,9 @@ impl Memory {
         }
     }
 
-    fn place(&mut self, program: &Program, buffer: BufferId) -> (&mut Holding, (usize, Bytes)) {
-        let entry = &program.buffers[buffer.index()];
-        (&mut self.ranks[entry.rank.index()], (entry.role as usize, self.bytes[buffer.index()]))
+    /// The place of a buffer's role, and its bytes.
+    fn size(&self, buffer: BufferId) -> (usize, Bytes) {
+        let (layout, role) = self.sizes.kinds[buffer.index()];
+        (role as usize, self.sizes.bytes[layout.index()])
     }
 }

@@ -4,8 +4,8 @@ pub mod check;
 pub mod head;
 pub mod links;
 pub mod memory;
-pub mod messages;
 pub mod op;
+pub mod partners;
 pub mod plan;
 pub mod record;
 pub mod tables;
@@ -13,6 +13,7 @@ pub mod text;
 pub mod trace;
 pub mod trouble;
 pub mod wait;
+pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};

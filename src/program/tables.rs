@@ -141,35 +141,39 @@ pub struct TensorPart {
     pub dims: Vec<usize>,
 }
 
-/// The op tables: struct of arrays, indexed by op id.
+/// The op tables: a row for each op, and what rows point into. Whoever looks at one field of an op soon looks at another, and ops of
+/// thousands of ranks take turns: an array for each field would miss the cache with each of them.
 #[derive(Clone, Debug, Default)]
 struct Ops {
-    kind: Vec<OpKind>,
-    rank: Vec<Rank>,
-    stream: Vec<StreamId>,
-    origin: Vec<u32>,
+    rows: Vec<Row>,
     origins: Vec<Origin>,
-    reads: Spans,
-    writes: Spans,
-    waits: Lists<OpId>,
-    frees: Lists<BufferId>,
+    /// The operands of all ops: reads, then writes, op by op.
+    operands: Vec<BufferId>,
+    /// What chains hold beside their first entries.
+    pool: Vec<(u32, Link)>,
 }
 
-/// Lists written once: list i is `items[ends[i-1]..ends[i]]`.
-#[derive(Clone, Debug, Default)]
-struct Spans {
-    ends: Vec<u32>,
-    items: Vec<BufferId>,
+/// One op.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    kind: OpKind,
+    rank: Rank,
+    stream: StreamId,
+    origin: u32,
+    /// Where its reads start, its writes start, and its writes end, in the operands.
+    operands: [u32; 3],
+    waits: Chain,
+    frees: Chain,
 }
 
-/// Lists that grow after they were made: chains through one pool.
-#[derive(Clone, Debug)]
-struct Lists<T> {
-    heads: Vec<Link>,
-    pool: Vec<(T, Link)>,
+/// A list of ids that grows after it was made, the latest first. Most have one entry, which stands in the row itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chain {
+    first: Link,
+    rest: Link,
 }
 
-/// A place in a pool, or the end of a chain.
+/// A place in the pool from 1, or an id plus 1; or nothing.
 type Link = Option<std::num::NonZeroU32>;
 
 impl CollectiveKind {
@@ -228,73 +232,89 @@ impl Program {
     /// The number of ops in the tables, whether or not they stand in an order list.
     #[must_use]
     pub fn ops(&self) -> usize {
-        self.ops.kind.len()
+        self.ops.rows.len()
     }
 
     /// One op.
     #[must_use]
+    #[inline]
     pub fn op(&self, id: OpId) -> Op<'_> {
-        let (index, ops) = (id.index(), &self.ops);
+        let row = &self.ops.rows[id.index()];
         Op {
             id,
-            rank: ops.rank[index],
-            stream: ops.stream[index],
-            kind: ops.kind[index],
-            reads: ops.reads.get(index),
-            writes: ops.writes.get(index),
-            origin: ops.origins[ops.origin[index] as usize],
+            rank: row.rank,
+            stream: row.stream,
+            kind: row.kind,
+            reads: self.ops.reads(row),
+            writes: self.ops.writes(row),
+            origin: self.ops.origins[row.origin as usize],
         }
     }
 
     /// The place of an op's origin in the program's table: equal places are equal origins.
     #[must_use]
+    #[inline]
     pub fn origin_index(&self, id: OpId) -> u32 {
-        self.ops.origin[id.index()]
+        self.ops.rows[id.index()].origin
     }
 
     /// The buffers that an op reads.
     #[must_use]
+    #[inline]
     pub fn reads(&self, id: OpId) -> &[BufferId] {
-        self.ops.reads.get(id.index())
+        self.ops.reads(&self.ops.rows[id.index()])
     }
 
     /// The buffers that an op writes.
     #[must_use]
+    #[inline]
     pub fn writes(&self, id: OpId) -> &[BufferId] {
-        self.ops.writes.get(id.index())
+        self.ops.writes(&self.ops.rows[id.index()])
     }
 
     /// What an op does.
     #[must_use]
+    #[inline]
     pub fn kind(&self, id: OpId) -> OpKind {
-        self.ops.kind[id.index()]
+        self.ops.rows[id.index()].kind
     }
 
     /// The rank of an op.
     #[must_use]
+    #[inline]
     pub fn rank_of(&self, id: OpId) -> Rank {
-        self.ops.rank[id.index()]
+        self.ops.rows[id.index()].rank
     }
 
     /// The stream of an op.
     #[must_use]
+    #[inline]
     pub fn stream_of(&self, id: OpId) -> StreamId {
-        self.ops.stream[id.index()]
+        self.ops.rows[id.index()].stream
     }
 
     /// The ops of its rank that `id` waits for, beside the earlier ops of its stream; the latest wait first.
+    #[inline]
     pub fn waits(&self, id: OpId) -> impl Iterator<Item = OpId> + '_ {
-        self.ops.waits.iter(id.index())
+        self.ops.chain(self.ops.rows[id.index()].waits).map(OpId)
     }
 
     /// The buffers whose memory is given back when `id` ends: it is their last use.
+    #[inline]
     pub fn frees(&self, id: OpId) -> impl Iterator<Item = BufferId> + '_ {
-        self.ops.frees.iter(id.index())
+        self.ops.chain(self.ops.rows[id.index()].frees).map(BufferId)
     }
 
     /// Every op that stands in an order list, rank by rank in issue order.
     pub fn all(&self) -> impl Iterator<Item = OpId> + '_ {
         self.order.iter().flatten().copied()
+    }
+
+    /// How many buffers at the head of the table live from the start. The compiler puts state there, so that whoever looks for what comes
+    /// and goes can pass over most operands with one comparison.
+    #[must_use]
+    pub fn lasting(&self) -> usize {
+        self.buffers.iter().take_while(|buffer| buffer.lives_from_start()).count()
     }
 
     /// The memory of a buffer.
@@ -303,29 +323,42 @@ impl Program {
         self.layouts[self.buffers[buffer.index()].layout.index()].bytes()
     }
 
+    /// Makes room for so many more ops, operands and buffers: whoever knows how many will come saves copying the tables as they grow.
+    pub fn reserve(&mut self, ops: usize, operands: usize, buffers: usize) {
+        self.ops.rows.reserve(ops);
+        self.ops.operands.reserve(operands);
+        self.buffers.reserve(buffers);
+    }
+
     /// Adds an op to the tables. It does not run until its id stands in an order list.
     pub fn add(
         &mut self,
         (rank, stream): (Rank, StreamId),
         kind: OpKind,
-        operands: (&[BufferId], &[BufferId]),
+        (reads, writes): (&[BufferId], &[BufferId]),
         origin: Origin,
     ) -> OpId {
         let ops = &mut self.ops;
-        let id = OpId::new(ops.kind.len());
-        ops.kind.push(kind);
-        ops.rank.push(rank);
-        ops.stream.push(stream);
-        ops.reads.push(operands.0);
-        ops.writes.push(operands.1);
-        ops.waits.heads.push(None);
-        ops.frees.heads.push(None);
         // Neighbours share their origin: a slot makes several ops in a row.
         if ops.origins.last() != Some(&origin) {
             ops.origins.push(origin);
         }
-        ops.origin.push(u32::try_from(ops.origins.len() - 1).expect("fewer origins than ops"));
-        id
+        let place = |length: usize| u32::try_from(length).expect("fewer than 2^32 operands and origins");
+        let start = ops.operands.len();
+        let ends = [start, start + reads.len(), start + reads.len() + writes.len()];
+        ops.operands.extend_from_slice(reads);
+        ops.operands.extend_from_slice(writes);
+        let origin = place(ops.origins.len() - 1);
+        ops.rows.push(Row {
+            kind,
+            rank,
+            stream,
+            origin,
+            operands: ends.map(place),
+            waits: Chain::default(),
+            frees: Chain::default(),
+        });
+        OpId::new(ops.rows.len() - 1)
     }
 
     /// Adds an op and places it at the end of its rank's list.
@@ -343,22 +376,23 @@ impl Program {
 
     /// Makes `op` wait for `on`, an op of the same rank that is issued earlier.
     pub fn wait(&mut self, op: OpId, on: OpId) {
-        self.ops.waits.push(op.index(), on);
+        self.ops.rows[op.index()].waits.push(&mut self.ops.pool, on.0);
     }
 
     /// Makes `op` the last use of `buffer`.
     pub fn free(&mut self, op: OpId, buffer: BufferId) {
-        self.ops.frees.push(op.index(), buffer);
+        self.ops.rows[op.index()].frees.push(&mut self.ops.pool, buffer.0);
     }
 
     /// Replaces what an op does.
     pub fn set_kind(&mut self, op: OpId, kind: OpKind) {
-        self.ops.kind[op.index()] = kind;
+        self.ops.rows[op.index()].kind = kind;
     }
 
     /// The reads of an op, to be changed in place.
     pub fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
-        self.ops.reads.get_mut(op.index())
+        let [start, end, _] = self.ops.rows[op.index()].operands;
+        &mut self.ops.operands[start as usize..end as usize]
     }
 
     /// Adds a buffer.
@@ -419,42 +453,38 @@ fn place<T: PartialEq>(table: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-impl Spans {
-    fn push(&mut self, items: &[BufferId]) {
-        self.items.extend_from_slice(items);
-        self.ends.push(u32::try_from(self.items.len()).expect("fewer than 2^32 operands"));
+impl Ops {
+    fn reads(&self, row: &Row) -> &[BufferId] {
+        &self.operands[row.operands[0] as usize..row.operands[1] as usize]
     }
 
-    fn range(&self, index: usize) -> std::ops::Range<usize> {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        start..self.ends[index] as usize
+    fn writes(&self, row: &Row) -> &[BufferId] {
+        &self.operands[row.operands[1] as usize..row.operands[2] as usize]
     }
 
-    fn get(&self, index: usize) -> &[BufferId] {
-        &self.items[self.range(index)]
-    }
-
-    fn get_mut(&mut self, index: usize) -> &mut [BufferId] {
-        let range = self.range(index);
-        &mut self.items[range]
+    /// The ids of a chain.
+    fn chain(&self, chain: Chain) -> impl Iterator<Item = u32> + '_ {
+        let mut next = chain.rest;
+        let rest = std::iter::from_fn(move || {
+            let (id, following) = self.pool[next?.get() as usize - 1];
+            next = following;
+            Some(id)
+        });
+        chain.first.map(|first| first.get() - 1).into_iter().chain(rest)
     }
 }
 
-impl<T> Default for Lists<T> {
-    fn default() -> Self {
-        Self { heads: Vec::new(), pool: Vec::new() }
+impl Chain {
+    /// Puts `id` before the entries so far.
+    fn push(&mut self, pool: &mut Vec<(u32, Link)>, id: u32) {
+        if let Some(first) = self.first {
+            pool.push((first.get() - 1, self.rest));
+            self.rest = link(pool.len());
+        }
+        self.first = link(id as usize + 1);
     }
 }
 
-impl<T: Copy> Lists<T> {
-    fn push(&mut self, list: usize, item: T) {
-        self.pool.push((item, self.heads[list]));
-        let place = u32::try_from(self.pool.len()).expect("fewer than 2^32 entries");
-        self.heads[list] = std::num::NonZeroU32::new(place);
-    }
-
-    fn iter(&self, list: usize) -> impl Iterator<Item = T> + '_ {
-        let entry = |link: Link| link.map(|place| &self.pool[place.get() as usize - 1]);
-        std::iter::successors(entry(self.heads[list]), move |(_, next)| entry(*next)).map(|(item, _)| *item)
-    }
+fn link(place: usize) -> Link {
+    std::num::NonZeroU32::new(u32::try_from(place).expect("fewer than 2^32 entries"))
 }

@@ -18,9 +18,17 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// How the run ended.
     pub outcome: Outcome,
-    times: Vec<Times>,
-    event_of: Vec<Option<NonZeroU32>>,
-    last_wait: Vec<Option<Wait>>,
+    /// Per op.
+    ops: Vec<Fate>,
+}
+
+/// What became of an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fate {
+    times: Times,
+    /// The event that started it.
+    event: Option<NonZeroU32>,
+    last_wait: Option<Wait>,
 }
 
 /// One event.
@@ -104,39 +112,32 @@ impl Trace {
     /// An empty record for `program`.
     #[must_use]
     pub fn new(program: &Program, clock: Clock) -> Self {
-        let ops = program.ops();
-        Self {
-            clock,
-            events: Vec::new(),
-            outcome: Outcome::Completed,
-            times: vec![Times::default(); ops],
-            event_of: vec![None; ops],
-            last_wait: vec![None; ops],
-        }
+        let events = Vec::with_capacity(program.ops());
+        Self { clock, events, outcome: Outcome::Completed, ops: vec![Fate::default(); program.ops()] }
     }
 
     /// When `op` ran; `None` if it never started.
     #[must_use]
     pub fn times(&self, op: OpId) -> Option<Times> {
-        self.event_of[op.index()].map(|_| self.times[op.index()])
+        self.ops[op.index()].event.map(|_| self.ops[op.index()].times)
     }
 
     /// When `op` was ready as far as its own rank is concerned; zero if it never was.
     #[must_use]
     pub fn posted_at(&self, op: OpId) -> Ticks {
-        self.times[op.index()].posted
+        self.ops[op.index()].times.posted
     }
 
     /// The event that started `op`, from 1; `None` if it never started.
     #[must_use]
     pub fn event_of(&self, op: OpId) -> Option<usize> {
-        self.event_of[op.index()].map(|event| event.get() as usize)
+        self.ops[op.index()].event.map(|event| event.get() as usize)
     }
 
     /// What `op` waited for last before it started, or what it still waits for; `None` if it never waited.
     #[must_use]
     pub fn last_wait(&self, op: OpId) -> Option<Wait> {
-        self.last_wait[op.index()]
+        self.ops[op.index()].last_wait
     }
 
     /// The end of the last op of training step `step`.
@@ -149,17 +150,17 @@ impl Trace {
     /// The end of the last op.
     #[must_use]
     pub fn end(&self) -> Ticks {
-        self.times.iter().map(|times| times.end).max().unwrap_or_default()
+        self.ops.iter().map(|fate| fate.times.end).max().unwrap_or_default()
     }
 
     /// Records that `op` waits.
     pub fn waits(&mut self, op: OpId, wait: Wait) {
-        self.last_wait[op.index()] = Some(wait);
+        self.ops[op.index()].last_wait = Some(wait);
     }
 
     /// Records that `op` is ready as far as its own rank is concerned.
     pub fn posted(&mut self, op: OpId, time: Ticks) {
-        self.times[op.index()].posted = time;
+        self.ops[op.index()].times.posted = time;
     }
 
     /// Records event `number`, from 0. A replay records the same events again, which changes nothing.
@@ -172,8 +173,8 @@ impl Trace {
     /// Records that the event behind which `events` have happened starts `op`, which will end at `end`.
     pub fn starts(&mut self, op: OpId, events: usize, (start, end): (Ticks, Ticks)) {
         let event = u32::try_from(events).expect("fewer than 2^32 events");
-        self.event_of[op.index()] = NonZeroU32::new(event);
-        let times = &mut self.times[op.index()];
-        (times.start, times.end) = (start, end);
+        let fate = &mut self.ops[op.index()];
+        fate.event = NonZeroU32::new(event);
+        (fate.times.start, fate.times.end) = (start, end);
     }
 }

@@ -18,6 +18,14 @@ const MOST_FLOPS: f64 = 4e18;
 /// Ticks after which a clock of 64 bits would be in danger.
 const MOST_TICKS: f64 = 4e18;
 
+/// Operations of the whole run, roughly.
+pub(super) fn ops(scenario: &Scenario) -> f64 {
+    match &scenario.task {
+        Task::Train(training) => training_ops(training),
+        Task::Collective(collective) => collective_ops(collective),
+    }
+}
+
 /// Notes what is too large about `scenario`.
 pub(super) fn check(written: &mut Written, scenario: &Scenario) {
     match &scenario.task {
@@ -180,7 +188,7 @@ pub(super) fn float(size: usize) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "an estimate, far below 2^127")]
-fn whole(value: f64) -> String {
+pub(super) fn whole(value: f64) -> String {
     grouped(value as i128)
 }
 

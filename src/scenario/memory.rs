@@ -1,6 +1,6 @@
 //! Whether real values would fit this machine: an estimate, made before anything is allocated.
 
-use super::limits::{bytes, float};
+use super::limits::{self, bytes, float};
 use super::problem::{Problem, Problems};
 use super::{Scenario, Task, Training, Values};
 use crate::base::mesh::Axis;
@@ -8,6 +8,9 @@ use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
 use crate::program::plan::Pass;
 use crate::schedule::Size;
+
+/// Tables, links, states, times and spans of an operation: measured at some hundred bytes, with room.
+const BYTES_PER_OP: f64 = 500.0;
 
 impl Scenario {
     /// Memory that real values would take on the machine that runs this; `None` with shapes alone. An estimate: parameters,
@@ -27,7 +30,13 @@ impl Scenario {
         })
     }
 
-    /// Refuses a run whose real values would not fit `memory`. `name` names the scenario in the message.
+    /// Memory that the run's operations take whatever their values: program, world, trace, and what is observed. An estimate.
+    #[must_use]
+    pub fn program_bytes(&self) -> Bytes {
+        bytes(BYTES_PER_OP * limits::ops(self))
+    }
+
+    /// Refuses a run that would not fit `memory`. `name` names the scenario in the message.
     ///
     /// # Errors
     /// If they would not.
@@ -37,6 +46,11 @@ impl Scenario {
                 let message = format!("real values would take about {needed}, and this machine has {memory}");
                 let problem = Problem::new(message).about("numerics.values", Values::Real.name());
                 Err(Problems::of_file(name, problem.hint("values = \"shape\" follows shapes alone and needs no such memory")))
+            }
+            _ if self.program_bytes() > memory => {
+                let (needed, ops) = (self.program_bytes(), limits::whole(limits::ops(self)));
+                let message = format!("a run of about {ops} operations would take about {needed}, and this machine has {memory}");
+                Err(Problems::of_file(name, Problem::new(message).hint("fewer micro-batches, steps or ranks")))
             }
             _ => Ok(()),
         }

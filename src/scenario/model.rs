@@ -1,7 +1,7 @@
-//! `[model]`: a preset with some of its sizes replaced, or all sizes.
+//! `[model]`: a preset, `tiny` where none is written, with the written sizes in place of its own.
 
 use super::keys::{Key, model, numerics, parallel};
-use super::presets::{PRESETS, Preset};
+use super::presets::Preset;
 use super::problem::Problem;
 use super::reader::is_computed;
 use super::written::Written;
@@ -9,13 +9,9 @@ use super::{Numerics, Values};
 use crate::base::Dtype;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 
-/// The sizes that a model without a preset needs.
-static NEEDED: [&Key; 5] = [&model::LAYERS, &model::HIDDEN, &model::HEADS, &model::SEQUENCE, &model::VOCAB];
-
 /// The model of `[model]`.
 pub(super) fn read(written: &mut Written) -> Option<Model> {
     let preset = written.choice(&model::PRESET, Preset::find);
-    refuse_half_a_model(written);
     let preset = &preset?.model;
     let model = sizes(written, preset);
     if let Some(model) = &model {
@@ -35,17 +31,6 @@ pub(super) fn read_dtype(written: &mut Written, numerics: Option<Numerics>) -> O
         written.refuse(&[key, &numerics::DTYPE], problem);
     }
     Some(dtype)
-}
-
-/// Sizes without a preset must be complete: half of them beside half of a preset would be no one's model.
-fn refuse_half_a_model(written: &mut Written) {
-    let missing: Vec<&str> = NEEDED.iter().filter(|key| !written.has(key, 0)).map(|key| key.name).collect();
-    if written.has(&model::PRESET, 0) || missing.is_empty() || missing.len() == NEEDED.len() {
-        return;
-    }
-    let problem = Problem::new(format!("[model] has sizes and no preset, so it needs {} too", missing.join(", ")));
-    let hint = format!("or write preset = \"{}\" and replace some of its sizes", PRESETS[0].name);
-    written.refuse(&NEEDED, problem.hint(hint));
 }
 
 /// `preset` with the written keys in place of its own. Sizes that follow others in the preset go on following them.

@@ -132,7 +132,7 @@ impl Key {
         }
         let problem =
             |why| Err(Box::new(self.problem(raw, why).allowed(format!("one line of at most {LONGEST_TEXT} characters"))));
-        if text.chars().any(char::is_control) {
+        if text.chars().any(is_unprintable) {
             return problem("not one line of plain text");
         }
         if text.chars().nth(LONGEST_TEXT).is_some() {
@@ -195,6 +195,11 @@ fn type_name(value: &DeValue) -> &'static str {
 
 fn range(min: i64, max: i64) -> String {
     format!("{} to {}", grouped(min.into()), grouped(max.into()))
+}
+
+/// Characters that steer a terminal, or turn the direction of text around.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -265,7 +265,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Find, &["/"], "find", "find a rank, an op, a text").moves(),
     bind(Command::NextPage, &["]"], "page", "next page of the lesson")
         .pair(Command::PreviousPage, "next / previous page of the lesson")
-        .hint("lesson")
+        .hint("page")
         .page(),
     bind(Command::PreviousPage, &["["], "page-back", "previous page of the lesson").page(),
     Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try a value, show an answer") },

@@ -164,11 +164,13 @@ impl RowCoverage {
             let edge = window.edge(column);
             let mut right = Border { edge, started: self.started(left.started, edge.ceiling()), before: None };
             let touching = self.touching(&left, &right);
-            let shown = if touching.len() <= FEW {
-                few(touching.map(|place| self.piece(place)), left.edge, right.edge, window)
+            let shown = if touching.is_empty() {
+                Column { spans: 0, kind: None, mixed: false }
+            } else if touching.len() <= FEW {
+                few(&touching.map(|place| self.piece(place)), left.edge, right.edge, window)
             } else {
                 let within = right.totals(self, parts).since(&left.totals(self, parts));
-                many(touching.len(), &self.kinds, &within, window.scale.ticks)
+                many(touching.len(), &within, window.scale.ticks)
             };
             left = right;
             shown
@@ -211,40 +213,63 @@ impl Border {
     }
 }
 
-/// Up to so many spans in a column the column shows one of them; above, it shows what prevails.
+/// Up to so many spans in a column are added up one by one, and an op that lies wholly inside shows; above, running totals answer.
 const FEW: usize = 2;
 
-/// A span shows if it fills half of the column or lies wholly inside it, so that no op vanishes; ops before gaps.
-fn few(touching: impl ExactSizeIterator<Item = Piece>, from: Edge, to: Edge, window: &Window) -> Column {
+fn few(touching: &(impl ExactSizeIterator<Item = Piece> + Clone), from: Edge, to: Edge, window: &Window) -> Column {
     let parts = window.scale.columns;
     let at = |tick: u64| tick.saturating_mul(parts);
     let (left, right) = (at(from.tick) + from.part, at(to.tick) + to.part);
-    let spans = touching.len();
-    let shows = |piece: Piece| {
-        let inside = at(piece.start) >= left && at(piece.end) <= right;
-        let fill = at(piece.end).min(right).saturating_sub(at(piece.start).max(left));
-        (inside || fill * 2 >= right - left).then_some((!piece.kind.is_idle(), fill, piece.kind))
+    let mut within = Totals::default();
+    let mut whole: Option<(bool, u64, Kind)> = None;
+    for piece in touching.clone() {
+        let (start, end) = (at(piece.start), at(piece.end));
+        let fill = end.min(right).saturating_sub(start.max(left));
+        within.ticks[piece.kind as usize] += fill;
+        if start >= left && end <= right {
+            whole = whole.max(Some((!piece.kind.is_idle(), fill, piece.kind)));
+        }
+    }
+    // Two ops that meet in a column are no mixture: the larger one shows.
+    let (spans, gap) = (touching.len(), touching.clone().any(|piece| piece.kind.is_idle()));
+    let shown = prevailing(&within, right - left).map(|(kind, mixed)| (kind, mixed && gap));
+    let shown = shown.or(whole.map(|(.., kind)| (kind, false)));
+    let shown = match whole {
+        // An op that would vanish otherwise.
+        Some((true, _, kind)) if shown.is_none_or(|(shown, mixed)| mixed || shown.is_idle()) => Some((kind, false)),
+        _ => shown,
     };
-    let most = touching.filter_map(shows).max_by_key(|&(op, fill, _)| (op, fill));
-    Column { spans, kind: most.map(|(.., kind)| kind), mixed: false }
+    Column { spans, kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed) }
 }
 
-/// The kind that fills 60 % of the column, else a mixture. Where nothing computes a free message shows.
-fn many(spans: usize, kinds: &[Kind], within: &Totals, column_ticks: u64) -> Column {
+/// What prevails. Where nothing lasts a free message shows.
+fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
+    let (ops, _) = Kind::ALL.split_at(Kind::Waiting as usize);
+    let moves = ops.iter().any(|&kind| within.ticks[kind as usize] > 0);
+    let messages = || Kind::ALL.into_iter().filter(|&kind| within.instants[kind as usize] > 0);
+    let message = messages().max_by_key(|&kind| within.instants[kind as usize]).filter(|_| !moves);
+    let shown = message.map(|message| (message, messages().count() > 1)).or_else(|| prevailing(within, column_ticks));
+    Column { spans, kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed) }
+}
+
+/// What a column of `column` ticks shows, and whether it is a mixture. Work beats idleness: from a fifth of the column on its largest kind
+/// shows, mixed if that is below 60 % of the work; from a tenth on the column is mixed with the gap around it; less than that is a gap.
+/// What moves beats waiting whatever its share. A gap shows if it fills half of the column.
+fn prevailing(within: &Totals, column: u64) -> Option<(Kind, bool)> {
     let ticks = |kind: Kind| within.ticks[kind as usize];
-    let instants = |kind: Kind| within.instants[kind as usize];
     let most = |kinds: &[Kind]| kinds.iter().copied().filter(|&kind| ticks(kind) > 0).max_by_key(|&kind| ticks(kind));
-    let (ops, idle) = kinds.split_at(kinds.partition_point(|kind| !kind.is_idle()));
-    let (op, any) = (most(ops), most(kinds));
-    let prevails = any.is_some_and(|kind| u128::from(ticks(kind)) * 10 >= u128::from(column_ticks) * 6);
-    let messages = kinds.iter().copied().filter(|&kind| instants(kind) > 0);
-    let (kind, mixed) = match (op, messages.clone().max_by_key(|&kind| instants(kind))) {
-        (None, Some(message)) => (Some(message), messages.count() > 1),
-        _ if prevails => (any, false),
-        (Some(_), _) => (op, true),
-        (None, None) => (most(idle), false),
-    };
-    Column { spans, kind, mixed }
+    let sum = |kinds: &[Kind]| kinds.iter().map(|&kind| u128::from(ticks(kind))).sum::<u128>();
+    let (ops, gaps) = Kind::ALL.split_at(Kind::Waiting as usize);
+    let (work, idle, column) = (sum(ops), sum(gaps), u128::from(column));
+    let gap = most(gaps).filter(|_| idle * 2 >= column);
+    let Some(op) = most(ops) else { return gap.map(|gap| (gap, false)) };
+    let mixture = u128::from(ticks(op)) * 10 < work * 6;
+    match gap {
+        _ if work * 5 >= column => Some((op, mixture)),
+        Some(Kind::Waiting) => Some((op, mixture)),
+        _ if work * 10 >= column => Some((op, true)),
+        gap => gap.map(|gap| (gap, false)),
+    }
 }
 
 impl Totals {
@@ -422,15 +447,37 @@ mod tests {
         };
         check(&[], (None, false));
         check(&[span(0, 30, Forward)], (Some(Forward), false));
-        check(&[span(0, 14, Forward)], (None, false));
+        check(&[span(0, 14, Forward)], (Some(Forward), false));
+        check(&[span(0, 10, Forward), span(11, 14, Bubble)], (Some(Bubble), false));
         check(&[span(0, 15, Forward), span(15, 30, Backward)], (Some(Backward), false));
         check(&[span(0, 16, Forward), span(16, 30, Backward)], (Some(Forward), false));
-        check(&[span(0, 12, Forward), span(12, 30, Bubble)], (Some(Bubble), false));
+        check(&[span(0, 12, Forward), span(12, 30, Bubble)], (Some(Forward), false));
+        check(&[span(0, 11, Forward), span(11, 30, Bubble)], (Some(Forward), true));
         check(&[span(12, 13, Forward), span(13, 30, Bubble)], (Some(Forward), false));
         check(&[span(0, 14, Waiting), span(14, 14, SendGradient)], (Some(SendGradient), false));
         check(&[span(9, 11, Forward), span(11, 18, Backward), span(18, 21, Forward)], (Some(Backward), false));
         check(&[span(9, 14, Forward), span(14, 16, Bubble), span(16, 21, Backward)], (Some(Backward), true));
         let crossing = [span(9, 14, Waiting), span(14, 14, SendGradient), span(15, 15, SendActivation)];
         check(&crossing, (Some(SendGradient), true));
+    }
+    #[test]
+    fn work_beats_idleness() {
+        use Kind::{Backward, Bubble, ExposedCommunication, Forward, Transfer, Waiting};
+        let check = |shares: &[(Kind, u64)], expected: Option<(Kind, bool)>| {
+            let mut within = Totals::default();
+            shares.iter().for_each(|&(kind, ticks)| within.ticks[kind as usize] = ticks);
+            assert_eq!(prevailing(&within, 100), expected, "{shares:?}");
+        };
+        check(&[], None);
+        check(&[(Bubble, 100)], Some((Bubble, false)));
+        check(&[(Bubble, 49)], None);
+        check(&[(Forward, 20), (Bubble, 80)], Some((Forward, false)));
+        check(&[(Forward, 12), (Backward, 8), (Bubble, 80)], Some((Forward, false)));
+        check(&[(Forward, 11), (Backward, 9), (ExposedCommunication, 80)], Some((Forward, true)));
+        check(&[(Forward, 19), (Bubble, 81)], Some((Forward, true)));
+        check(&[(Forward, 10), (Bubble, 90)], Some((Forward, true)));
+        check(&[(Forward, 9), (Bubble, 91)], Some((Bubble, false)));
+        check(&[(Transfer, 1), (Waiting, 99)], Some((Transfer, false)));
+        check(&[(Forward, 50), (Backward, 50)], Some((Backward, true)));
     }
 }

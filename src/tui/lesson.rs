@@ -30,6 +30,8 @@ pub struct Laid {
     pub lines: Vec<Line>,
     /// Lines down to the end of what was done last, or of what is to be done if nothing was.
     pub reached: usize,
+    /// Lines down to the end of the block whose turn it is; 0 if everything is done.
+    pub next: usize,
 }
 
 /// What Enter does on a page.
@@ -75,6 +77,7 @@ pub fn lay(page: &Page, width: u16, done: usize) -> Laid {
         if let Some(next) = actions.get(taken).filter(|_| done == before + taken) {
             let hint: Vec<Word> = hint(next).split(' ').map(|text| word(text, Role::Quiet)).collect();
             laid.lines.extend(wrapped(&hint, width, INDENT, INDENT));
+            laid.next = laid.lines.len();
         }
         if taken > 0 || (done == 0 && before == 0 && !actions.is_empty()) {
             laid.reached = laid.lines.len();

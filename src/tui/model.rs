@@ -193,7 +193,7 @@ pub struct Look {
 }
 
 /// Playing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Player {
     /// Whether it plays.
     pub on: bool,
@@ -354,7 +354,7 @@ impl Model {
             values: None,
             looked: None,
             now: Position::default(),
-            player: Player { on: false, speed: 0, rest: 0 },
+            player: Player::default(),
             timeline: TimelineModel::default(),
             breaks: BTreeSet::new(),
             marks: BTreeMap::new(),

@@ -62,6 +62,18 @@ impl<'a> Pen<'a> {
         end - self.area.x
     }
 
+    /// A text in at most `width` columns: what is cut off is cut at a word, and marked.
+    #[must_use]
+    pub fn cut(&self, text: &str, width: u16) -> String {
+        if width_of(text) <= width {
+            return text.to_owned();
+        }
+        let mark = if self.tier == Tier::Ascii { "..." } else { "\u{2026}" };
+        let fits = |end: &usize| width_of(&text[..*end]) + 1 + width_of(mark) <= width;
+        let end = text.match_indices(' ').map(|(place, _)| place).take_while(fits).last().unwrap_or(0);
+        format!("{} {mark}", &text[..end]).trim_start().to_owned()
+    }
+
     /// A text in a role.
     pub fn say(&mut self, x: u16, y: u16, text: &str, role: Role) -> u16 {
         self.text(x, y, text, self.theme.style(role))

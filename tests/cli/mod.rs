@@ -73,6 +73,11 @@ fn mistakes_are_explained_on_standard_error() {
     check(&["compile", "11", "--after", "messgaes"], 2, "!did you mean `messages`");
     check(&["frobnicate"], 2, "!frobnicate");
     check(&["run", "11", "--set", "trouble.0.kind=skip-op", "--set", "trouble.0.op=all-reduce bucket0"], 2, "!meets no op");
+    check(
+        &["run", "11", "--set", "trouble.0.kind=skip-op", "--set", "trouble.0.op=1F0", "--set", "trouble.0.rank=0"],
+        2,
+        "!stands on r1",
+    );
     check(&["learn"], 2, "!terminal");
 }
 
@@ -146,6 +151,7 @@ fn nothing_is_overwritten() {
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "mine");
     std::fs::remove_file(&file).expect("a file");
     check(&["new", name], 0, "");
+    check(&["new", "-"], 0, "[pipeline]");
     check(&["run", name, "--set", "numerics.values=shape"], 0, "completed");
 }
 

@@ -60,6 +60,20 @@ fn the_semantics_decide_what_hangs() {
 }
 
 #[test]
+fn a_circle_within_one_rank_is_found() {
+    for all_reduce in ["ring", "tree", "star"] {
+        let text = format!(
+            "{SMALL}[batch]\nmicro_batches = 1\nsteps = 2\n[parallel]\ndata = 2\n[data_parallel]\nall_reduce = \"{all_reduce}\"\n\
+             overlap = false\n[[trouble]]\nkind = \"swap-ops\"\nrank = 0\nop = \"unflatten\"\n"
+        );
+        let (graph, edges) = graph(&text);
+        let circle: Vec<u32> = graph.cycles.first().expect("a circle").iter().map(|(rank, _)| rank.0).collect();
+        assert!(circle.len() > 1 && circle.iter().all(|&rank| rank == 0), "{circle:?}");
+        assert!(edges.iter().any(|edge| edge.starts_with("r0 ") && edge.contains("flatten")), "{edges:?}");
+    }
+}
+
+#[test]
 fn a_collective_that_one_rank_skips_hangs_and_the_graph_ends_at_it() {
     for (mesh, ranks) in [("data = 2", 2), ("data = 5", 5), ("data = 2\npipeline = 2", 4)] {
         for steps in [1, 2] {

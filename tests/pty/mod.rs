@@ -46,7 +46,8 @@ fn starts_steps_and_quits() {
 
 #[test]
 fn a_lesson_and_a_scenario_open_by_name() {
-    for (argument, shown) in [("11", "Place your bet"), ("scenarios/gpipe-p4m8.toml", "A scenario without a lesson")] {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/gpipe-p4m8.toml");
+    for (argument, shown) in [("11", "Place your bet"), (scenario, "A scenario without a lesson")] {
         let mut terminal = Terminal::start((120, 36), COLOUR, &["learn", argument]);
         terminal.wait_for(shown);
         terminal.wait_for("= one device");

@@ -29,7 +29,8 @@ impl Terminal {
         let pair = native_pty_system().openpty(pty_size(size)).expect("a pseudo terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ranklab"));
         command.args(arguments);
-        command.cwd(env!("CARGO_MANIFEST_DIR"));
+        // What a learner exports lands in the folder where the lab was opened.
+        command.cwd(env!("CARGO_TARGET_TMPDIR"));
         command.env_clear();
         for (name, value) in environment {
             command.env(name, value);

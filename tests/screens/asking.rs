@@ -192,3 +192,19 @@ fn jumps_find_alerts_peaks_and_the_critical_path() {
     lab.press("] ] ] ] ] g a");
     assert!(lab.model.message.contains("meets its peer at"), "{}", lab.model.message);
 }
+
+#[test]
+fn a_lesson_opens_as_if_none_had_been_open_before() {
+    let mut lab = lab();
+    let fresh = (lab.model.timeline, lab.model.now, lab.model.player);
+    lab.press("Tab j j . . + + > > c q Enter");
+    assert_eq!((lab.model.timeline, lab.model.now, lab.model.player), fresh);
+}
+
+#[test]
+fn knobs_of_one_page_do_not_hold_where_the_next_has_its_own_run() {
+    let mut lab = lab();
+    lab.press("o Down Right Esc ]");
+    assert!(lab.model.setup.changes.is_empty() && is_close(slots(&lab), 33.0));
+    assert!(lab.model.message.starts_with("the knobs of the last page were put back; equals"), "{}", lab.model.message);
+}

@@ -83,7 +83,9 @@ impl Lab {
     /// Takes one message and whatever it leads to.
     fn send(&mut self, message: Message) -> Option<Effect> {
         let effect = update(&mut self.model, message);
-        let answer = effect.clone().and_then(|effect| self.worker.answer(effect));
+        // Exports go to the folder where the lab was opened: no key pressed here leaves one behind.
+        let writes = |effect: &Effect| matches!(effect, Effect::Export { .. });
+        let answer = effect.clone().filter(|effect| !writes(effect)).and_then(|effect| self.worker.answer(effect));
         answer.map(|answer| update(&mut self.model, answer));
         let values = look(&mut self.model).and_then(|effect| self.worker.answer(effect));
         values.map(|values| update(&mut self.model, values));

@@ -259,3 +259,31 @@ fn stepping_to_the_end_and_back_draws_the_first_screen_again() {
     lab.model.timeline.shown = Shown::Run;
     assert_eq!(super::pictures::text(&lab.model), first);
 }
+
+#[test]
+fn a_step_takes_the_cursor_along_and_names_its_event() {
+    let mut lab = lab();
+    lab.press("Tab j j . . . s");
+    assert_eq!((lab.model.timeline.cursor.time, lab.model.now.event), (lab.model.now.time.0, 1));
+    assert!(lab.model.message.starts_with("ev 1: r"), "{}", lab.model.message);
+    lab.press("c");
+    assert!(lab.model.message.ends_with("(the end of the run)"), "{}", lab.model.message);
+    lab.press("h h h");
+    assert_eq!(lab.model.now.event, lab.model.run.data.events(), "the cursor leaves the playhead behind");
+    lab.palette("time 4.5");
+    assert_eq!(lab.model.now.time.0, lab.model.timeline.cursor.time);
+    assert_eq!(lab.model.now.event, lab.model.run.data.events_until(lab.model.now.time));
+}
+
+#[test]
+fn a_run_key_closes_a_popup_and_acts() {
+    for open in ["B", "e", "o"] {
+        let mut lab = lab();
+        lab.press(open);
+        lab.press("s");
+        assert_eq!((&lab.model.overlay, lab.model.now.event), (&ranklab::tui::model::Overlay::None, 1), "{open} s");
+        lab.press(open);
+        lab.press(open);
+        assert_eq!(lab.model.overlay, ranklab::tui::model::Overlay::None, "{open} {open}");
+    }
+}

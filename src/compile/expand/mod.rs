@@ -24,22 +24,42 @@ pub(super) fn run(build: &mut Build) {
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
     };
     let program = &mut build.program;
+    let room = room(program, algorithm);
+    if room == 0 {
+        return;
+    }
+    program.reserve(room, room, 0);
     let mut channels = Channels::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         let mut issued = Vec::with_capacity(order.len());
         for op in order {
-            match program.kind(op) {
-                OpKind::Collective(collective) if program.collectives[collective.index()].kind == CollectiveKind::AllReduce => {
+            match all_reduce(program, op) {
+                Some(collective) => {
                     let mut member = Member::new(program, &mut channels, op, collective);
                     member.issue(algorithm, chunks);
                     issued.append(&mut member.issued);
                 }
-                _ => issued.push(op),
+                None => issued.push(op),
             }
         }
         program.order[rank.index()] = issued;
     }
+}
+
+/// The all-reduce that `op` takes part in.
+fn all_reduce(program: &Program, op: OpId) -> Option<CollectiveId> {
+    match program.kind(op) {
+        OpKind::Collective(id) if program.collectives[id.index()].kind == CollectiveKind::AllReduce => Some(id),
+        _ => None,
+    }
+}
+
+/// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of a tree or star 4 on average.
+fn room(program: &Program, algorithm: AllReduce) -> usize {
+    let members = |id: CollectiveId| program.groups[program.collectives[id.index()].group.index()].ranks.len();
+    let each = |id| if algorithm == AllReduce::Ring { 4 * members(id) } else { 4 };
+    program.all().filter_map(|op| all_reduce(program, op)).map(each).sum()
 }
 
 /// Sizes of `chunks` chunks of `elements` elements: the first ones get one more where they do not divide.
@@ -64,6 +84,8 @@ pub(super) struct Member<'a> {
     place: usize,
     chunks: Vec<BufferId>,
     issued: Vec<OpId>,
+    /// The latest channel that it received from, and that it sent to, each with its ends.
+    latest: [Option<((usize, usize), ChannelId)>; 2],
 }
 
 impl<'a> Member<'a> {
@@ -72,7 +94,18 @@ impl<'a> Member<'a> {
         let origin = Origin { pass: PassName::Expand, ..view.origin };
         let ranks = program.groups[program.collectives[collective.index()].group.index()].ranks.clone();
         let place = ranks.iter().position(|&rank| rank == view.rank).expect("an op of a collective stands on a member");
-        Self { program, channels, op, collective, origin, ranks, place, chunks: Vec::new(), issued: Vec::new() }
+        Self {
+            program,
+            channels,
+            op,
+            collective,
+            origin,
+            ranks,
+            place,
+            chunks: Vec::new(),
+            issued: Vec::new(),
+            latest: [None; 2],
+        }
     }
 
     fn issue(&mut self, algorithm: AllReduce, chunks: Option<usize>) {
@@ -168,12 +201,21 @@ impl<'a> Member<'a> {
         op
     }
 
+    /// The channel between two members. Most messages go where the one before went.
     fn channel(&mut self, from: usize, to: usize) -> ChannelId {
-        let (from, to) = (self.ranks[from], self.ranks[to]);
+        let latest = &mut self.latest[usize::from(from == self.place)];
+        if let Some((ends, channel)) = *latest
+            && ends == (from, to)
+        {
+            return channel;
+        }
         let program = &mut *self.program;
-        *self
+        let (sender, receiver) = (self.ranks[from], self.ranks[to]);
+        let channel = *self
             .channels
-            .entry((self.collective, from, to))
-            .or_insert_with(|| program.channel(Channel { from, to, buffered: false }))
+            .entry((self.collective, sender, receiver))
+            .or_insert_with(|| program.channel(Channel { from: sender, to: receiver, buffered: false }));
+        *latest = Some(((from, to), channel));
+        channel
     }
 }

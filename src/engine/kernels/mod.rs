@@ -33,11 +33,26 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
     }
 }
 
-/// The value of `buffer` before the first op.
+/// The values of all buffers before the first op.
 ///
 /// # Errors
 /// If a tensor cannot be made.
-pub fn initial(program: &Program, buffer: &Buffer) -> Result<Value> {
+pub fn initial(program: &Program) -> Result<Vec<Value>> {
+    let mut payload = 0;
+    let mut values = Vec::with_capacity(program.buffers.len());
+    for buffer in &program.buffers {
+        // A rank's chunks follow each other, and are numbered through.
+        payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
+        values.push(initial_value(program, buffer, payload)?);
+        if let Name::Chunk(_) = buffer.name {
+            payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
+        }
+    }
+    Ok(values)
+}
+
+/// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
+fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
     let setting = &program.setting;
     match buffer.name {
         Name::Parameter(parameter) => {
@@ -45,7 +60,7 @@ pub fn initial(program: &Program, buffer: &Buffer) -> Result<Value> {
             let start = cpu::init::parameter(parameter, setting.seed, dtype(setting.initial)?)?;
             start.to_dtype(dtype(setting.dtype)?).map(one)
         }
-        Name::Chunk(chunk) => payload(program, buffer, chunk).map(one),
+        Name::Chunk(_) => payload(program, buffer, first).map(one),
         _ => Ok(Value::Zeros),
     }
 }
@@ -90,10 +105,8 @@ fn dtype(dtype: Dtype) -> Result<DType> {
 }
 
 /// A bare collective's payload: small integers, different in every element of every rank, whose sums over up to 4,096 ranks are exact.
-fn payload(program: &Program, buffer: &Buffer, chunk: u32) -> Result<Tensor> {
+fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
     let elements = |layout: &Layout| layout.parts.iter().map(TensorPart::elements).sum::<usize>();
-    let own = |other: &&Buffer| other.rank == buffer.rank && matches!(other.name, Name::Chunk(earlier) if earlier < chunk);
-    let first: usize = program.buffers.iter().filter(own).map(|other| elements(&program.layouts[other.layout.index()])).sum();
     let layout = &program.layouts[buffer.layout.index()];
     #[expect(clippy::cast_precision_loss, reason = "integers below 2^12")]
     let value = |element: usize| ((buffer.rank.index() * 7 + (first + element) * 13) % 4093) as f64;

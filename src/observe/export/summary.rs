@@ -39,8 +39,10 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
 fn times(run: &Run, metrics: &Metrics) -> Vec<(&'static str, String)> {
     let show = |ticks: Ticks| run.trace.clock.show(ticks);
     let period = metrics.step_period.map_or_else(String::new, |period| format!(", then {} a step", show(period)));
-    let name = if run.trace.outcome == Outcome::Completed { "makespan" } else { "stopped at" };
-    let mut lines = vec![(name, format!("{}{period}", show(metrics.makespan)))];
+    let mut lines = vec![("makespan", format!("{}{period}", show(metrics.makespan)))];
+    if run.trace.outcome != Outcome::Completed {
+        lines = vec![("stopped at", show(run.trace.end()))];
+    }
     if let Some(ratio) = metrics.bubble_ratio() {
         let fraction = percent(metrics.bubble_fraction());
         lines.push(("bubble", format!("fraction {fraction} (idle / all rank time), ratio {} (idle / busy)", percent(ratio))));
@@ -123,9 +125,13 @@ fn explained(run: &Run) -> String {
         Outcome::Completed => String::new(),
         Outcome::Deadlocked(_) => format!("\n{}", deadlock(run)),
         Outcome::OutOfMemory { rank, op, needed, limit } => {
-            let what = op.map_or_else(|| "its state alone".to_owned(), |op| format!("with `{}`", head(run.program, op)));
+            let what = op.map_or_else(
+                || "before the first op its parameters, gradients and optimizer state take".to_owned(),
+                |op| format!("with the result of `{}` it holds", head(run.program, op)),
+            );
             format!(
-                "\n{rank} runs out of memory: {what} it holds {needed}, and its device has {limit}; a run fits if it needs less.\n"
+                "\n{rank} runs out of memory: {what} {needed}, and its device has {limit}. A run fits if it needs less than that: \
+                 more pipeline stages, fewer or smaller micro-batches, or a larger `hardware.memory_gb`.\n"
             )
         }
     }

@@ -2,26 +2,22 @@
 
 use super::{Finding, FindingKind, Named};
 use crate::base::{BufferId, CollectiveId, OpId, Rank};
-use crate::program::op::OpKind;
+use crate::program::partners::Partners;
 use crate::program::tables::Program;
 
 /// What is wrong with collectives. One that no rank issues is no part of the program.
-pub(super) fn check(program: &Program) -> Vec<Finding> {
+pub(super) fn check(program: &Program, partners: &Partners) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut meetings = vec![Meeting::default(); program.collectives.len()];
-    for op in program.all() {
-        if let OpKind::Collective(collective) = program.kind(op) {
-            meetings[collective.index()].join(program, collective, op, &mut findings);
-        }
-    }
-    for (index, meeting) in meetings.iter().enumerate() {
-        findings.extend(meeting.missing(program, CollectiveId::new(index)));
+    for collective in (0..program.collectives.len()).map(CollectiveId::new) {
+        let mut meeting = Meeting::default();
+        partners.members(collective).iter().for_each(|&op| meeting.join(program, collective, op, &mut findings));
+        findings.extend(meeting.missing(program, collective, partners));
     }
     findings
 }
 
 /// Who has come to a collective so far.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Meeting {
     first: Option<OpId>,
     latest: Option<OpId>,
@@ -45,12 +41,11 @@ impl Meeting {
     }
 
     /// The members that never came.
-    fn missing(&self, program: &Program, id: CollectiveId) -> Option<Finding> {
+    fn missing(&self, program: &Program, id: CollectiveId, partners: &Partners) -> Option<Finding> {
         let collective = &program.collectives[id.index()];
         let group = &program.groups[collective.group.index()];
         let first = self.first.filter(|_| self.members < group.ranks.len())?;
-        let came: Vec<Rank> =
-            program.all().filter(|&op| program.kind(op) == OpKind::Collective(id)).map(|op| program.rank_of(op)).collect();
+        let came: Vec<Rank> = partners.members(id).iter().map(|&op| program.rank_of(op)).collect();
         let absent: Vec<String> = group.ranks.iter().filter(|rank| !came.contains(rank)).map(Rank::to_string).collect();
         let absent = absent.join(", ");
         Some(Finding {

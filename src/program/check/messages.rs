@@ -2,19 +2,18 @@
 
 use super::{Finding, FindingKind, Named};
 use crate::base::{BufferId, ChannelId, OpId};
-use crate::program::messages::Messages;
 use crate::program::op::Buffer;
+use crate::program::partners::Partners;
 use crate::program::tables::{Channel, Program};
 
 /// What is wrong with messages. Of several ends of one channel that do not fit, the first is told: it shifts those behind it.
-pub(super) fn check(program: &Program) -> Vec<Finding> {
-    let messages = Messages::of(program);
+pub(super) fn check(program: &Program, partners: &Partners) -> Vec<Finding> {
     let channels = program.channels.iter().enumerate();
-    channels.flat_map(|(index, channel)| ends(program, &messages, ChannelId::new(index), *channel)).collect()
+    channels.flat_map(|(index, channel)| ends(program, partners, ChannelId::new(index), *channel)).collect()
 }
 
-fn ends(program: &Program, messages: &Messages, id: ChannelId, channel: Channel) -> impl Iterator<Item = Finding> {
-    let (sends, receives) = (messages.sends(id), messages.receives(id));
+fn ends(program: &Program, partners: &Partners, id: ChannelId, channel: Channel) -> impl Iterator<Item = Finding> {
+    let (sends, receives) = (partners.sends(id), partners.receives(id));
     let unlike = sends.iter().zip(receives).find_map(|(&send, &receive)| meet(program, send, receive));
     let met = sends.len().min(receives.len());
     let alone = match (sends.get(met), receives.get(met)) {

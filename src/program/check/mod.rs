@@ -12,6 +12,7 @@ mod tell;
 use std::fmt::{self, Display, Formatter};
 
 use super::head::head;
+use super::partners::Partners;
 use super::tables::Program;
 use crate::base::{OpId, Rank};
 
@@ -107,8 +108,9 @@ pub fn check(program: &Program) -> Vec<Finding> {
     let mut findings = order::check(program);
     // What an op's kind takes is looked at there; the others rely on it.
     if !findings.iter().any(|finding| finding.kind == FindingKind::WrongOperands) {
-        findings.extend(messages::check(program));
-        findings.extend(collectives::check(program));
+        let partners = Partners::of(program);
+        findings.extend(messages::check(program, &partners));
+        findings.extend(collectives::check(program, &partners));
     }
     findings
 }

@@ -2,12 +2,13 @@
 //!
 //! On one rank, op a comes before op b if it stands before it on the same stream, or if a chain of waits and streams leads from b to a.
 //! A clock says for each stream how far it had come when an op started. Of a buffer's uses it is enough to remember the latest write and
-//! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, `FastTrack`).
+//! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, `FastTrack`). What a single
+//! stream uses is in order anyway.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
-use crate::base::{BufferId, OpId, Rank};
+use crate::base::{BufferId, OpId, Rank, StreamId};
 use crate::program::op::{Buffer, OpKind};
 use crate::program::tables::Program;
 
@@ -37,6 +38,15 @@ pub(super) struct Life {
     pub freed: bool,
     /// Further reads, in no order with `read`, stand in [`Walk::reads`].
     more_reads: bool,
+    users: Users,
+}
+
+/// Which streams have used a buffer.
+#[derive(Clone, Copy, PartialEq)]
+enum Users {
+    None,
+    One(StreamId),
+    Several,
 }
 
 /// What an op does to a buffer.
@@ -58,8 +68,9 @@ pub(super) struct Walk<'a> {
     reads: BTreeMap<BufferId, Vec<Place>>,
     /// Streams of the program.
     streams: usize,
-    /// The rank at work.
+    /// The rank at work, and the stream of the op at work.
     pub rank: Rank,
+    stream: StreamId,
     /// Per op of the rank, its stream.
     stream_of: Vec<u32>,
     /// Per op of the rank, for each stream the place of the latest op that comes before it, or is it.
@@ -77,6 +88,7 @@ impl<'a> Walk<'a> {
             stays: buffer.lives_from_start(),
             freed: false,
             more_reads: false,
+            users: Users::None,
         };
         let streams = program.streams.len();
         Self {
@@ -87,6 +99,7 @@ impl<'a> Walk<'a> {
             reads: BTreeMap::new(),
             streams,
             rank: Rank(0),
+            stream: StreamId(0),
             stream_of: Vec::new(),
             clocks: Vec::new(),
             now: vec![0; streams],
@@ -133,6 +146,7 @@ impl<'a> Walk<'a> {
             }
         }
         let stream = program.stream_of(op);
+        self.stream = stream;
         self.now[stream.index()] = place;
         self.places[op.index()] = place;
         self.stream_of.push(stream.0);
@@ -156,7 +170,12 @@ impl<'a> Walk<'a> {
     }
 
     fn read(&mut self, op: OpId, place: Place, buffer: BufferId) {
-        let life = self.lives[buffer.index()];
+        let life = &mut self.lives[buffer.index()];
+        if life.is_in_order(self.rank, self.stream) && (life.write > 0 || life.stays) {
+            life.read = place;
+            return;
+        }
+        let life = *life;
         if life.freed || life.rank != self.rank || (life.write == 0 && !life.stays) {
             self.misuse(op, buffer, life, Use::Read);
         }
@@ -173,7 +192,12 @@ impl<'a> Walk<'a> {
 
     /// A write or a free: it must come behind every earlier use.
     fn change(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
-        let life = self.lives[buffer.index()];
+        let life = &mut self.lives[buffer.index()];
+        if life.is_in_order(self.rank, self.stream) && change == Use::Write {
+            (life.write, life.read) = (place, 0);
+            return;
+        }
+        let life = *life;
         if life.freed || life.rank != self.rank || (change == Use::Free && life.stays) {
             self.misuse(op, buffer, life, change);
         }
@@ -192,6 +216,16 @@ impl<'a> Walk<'a> {
         }
         let freed = life.freed || change == Use::Free;
         self.lives[buffer.index()] = Life { write: place, read: 0, freed, more_reads: false, ..life };
+    }
+}
+
+impl Life {
+    /// Whether `stream` of `rank` is the only user of a buffer that is there: then every use so far comes before the next.
+    fn is_in_order(&mut self, rank: Rank, stream: StreamId) -> bool {
+        if self.users != Users::One(stream) {
+            self.users = if self.users == Users::None { Users::One(stream) } else { Users::Several };
+        }
+        self.users == Users::One(stream) && self.rank == rank && !self.freed
     }
 }
 

@@ -144,9 +144,11 @@ fn share(part: u64, whole: u64, columns: u16) -> u16 {
     u16::try_from(column).unwrap_or(columns)
 }
 
-/// The message to the learner.
+/// The message to the learner; while there is none, how the run ended.
 pub fn message(model: &Model, pen: &mut Pen<'_>) {
-    pen.say(1, 0, &model.message, Role::Text);
+    let ending = model.message.is_empty() && model.run.data.ranks() > 0 && model.view != View::Lessons;
+    let text = if ending { facts::sentence(&model.run.data) } else { model.message.clone() };
+    pen.say(1, 0, &pen.cut(&text, pen.width().saturating_sub(2)), if ending { Role::Quiet } else { Role::Text });
 }
 
 /// The keys that fit, those of the focused pane first; on a screen without a message line a message takes their place.
@@ -163,7 +165,10 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
     for &command in footer(model.view, pane) {
-        let [key, word] = item(commands::binding(command));
+        let [key, mut word] = item(commands::binding(command));
+        if let Some(other) = word_in_lesson(model.view, pane, command) {
+            other.clone_into(&mut word);
+        }
         if x + width_of(&key) + 1 + width_of(&word) + 2 + reserved > pen.width() {
             continue;
         }
@@ -171,6 +176,15 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     }
     for [key, word] in last {
         x = key_and_word(pen, x, &key, &word);
+    }
+}
+
+/// What a key is for in the lesson beside its picture, where that is less than everything it does.
+fn word_in_lesson(view: View, pane: Option<Pane>, command: Command) -> Option<&'static str> {
+    match command {
+        Command::Open if view == View::Lesson => Some("answer"),
+        Command::NextPane if view == View::Lesson && pane != Some(Pane::Text) => Some("text"),
+        _ => None,
     }
 }
 
@@ -196,14 +210,14 @@ fn item(binding: &Binding) -> [String; 2] {
 fn footer(view: View, pane: Option<Pane>) -> &'static [Command] {
     match (view, pane) {
         (View::Lessons, _) => &[Command::Down, Command::Open, Command::Theme],
-        (_, Some(Pane::Text)) => &[
+        (View::Lesson, _) | (_, Some(Pane::Text)) => &[
             Command::NextPage,
-            Command::Open,
-            Command::Play,
-            Command::NextOp,
-            Command::NextEvent,
-            Command::Knobs,
             Command::NextPane,
+            Command::Open,
+            Command::Knobs,
+            Command::NextOp,
+            Command::Play,
+            Command::NextEvent,
             Command::Maximise,
             Command::Continue,
             Command::Copy,

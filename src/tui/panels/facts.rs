@@ -72,7 +72,7 @@ fn ending(data: &RunData) -> String {
         }
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
-                format!("wrong: {} of r{} first differs, step {}, at `{}`", first.tensor, first.rank, first.step, first.op)
+                format!("wrong: first at step {}, r{} `{}`, {}", first.step, first.rank, first.op, first.tensor)
             }
             None => "wrong numbers".to_owned(),
         },

@@ -88,6 +88,7 @@ fn route(run: &Run, op: OpId, chain: &Chain) -> Vec<crate::base::Rank> {
 fn remedy(data: &RunData, kind: GapKind) -> &'static str {
     let pipeline = data.prepared.asked.stages > 1;
     match (kind, pipeline) {
+        (GapKind::Blocked, _) => "what it waits for must come (7 Waits)",
         (GapKind::Exposed, true) => "faster links, larger micro-batches",
         (GapKind::Exposed, false) => "faster links, other bucket sizes, overlap",
         (GapKind::Bubble, true) => "more micro-batches",

@@ -6,7 +6,7 @@ use super::popup::centred;
 use crate::observe::Kind;
 use crate::tui::commands::{self, Binding, Command, Group, TABLE};
 use crate::tui::model::{Model, View};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 enum Line {
@@ -99,21 +99,30 @@ fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
     (matches(&keys) || matches(help) || matches(line.name)).then_some(Line::Keys(keys, help))
 }
 
+/// What the glyphs mean, in as many of the lines as they need; none is cut.
 fn glyphs(pen: &mut Pen<'_>) {
     let kinds = [
-        [Kind::Forward, Kind::Backward, Kind::BackwardWeight, Kind::Recompute, Kind::Optimizer, Kind::Collective].as_slice(),
-        [Kind::SendActivation, Kind::SendGradient, Kind::Transfer, Kind::Waiting, Kind::Bubble].as_slice(),
+        Kind::Forward,
+        Kind::Backward,
+        Kind::BackwardWeight,
+        Kind::Recompute,
+        Kind::Optimizer,
+        Kind::Collective,
+        Kind::SendActivation,
+        Kind::SendGradient,
+        Kind::Transfer,
+        Kind::Waiting,
+        Kind::Bubble,
     ];
-    pen.say(1, 1, "GLYPHS", Role::Strong);
-    for (y, row) in (1..).zip(kinds) {
-        let mut x = 9;
-        for &kind in row {
-            pen.put(x, y, pen.tier.fill(kind), pen.theme.stroke(kind));
-            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+    let kinds = kinds.map(|kind| (pen.tier.fill(kind), pen.theme.stroke(kind), kind.name()));
+    let mixed = (pen.tier.mixed(), pen.theme.style(Role::Text), "mixed");
+    let (first, mut x, mut y) = (9, 9, u16::from(pen.width() >= 100));
+    pen.say(1, y, "GLYPHS", Role::Strong);
+    for (glyph, style, name) in kinds.into_iter().chain([mixed]) {
+        if x + 2 + width_of(name) > pen.width() {
+            (x, y) = (first, y + 1);
         }
-        if y == 2 {
-            pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
-            pen.say(x + 2, y, "several", Role::Quiet);
-        }
+        pen.put(x, y, glyph, style);
+        x = pen.say(x + 2, y, name, Role::Quiet) + 2;
     }
 }

@@ -75,8 +75,9 @@ fn title(subject: &Subject<'_>, at: &At) -> String {
         Subject::Collective(chunks) => {
             let collective = &at.run.program.collectives[chunks.collective.index()];
             let phase = chunks.phase(at);
-            let (shape, first, second) = match chunks.shape {
+            let (shape, first, second) = match &chunks.shape {
                 Shape::Ring(_) => ("Ring", "reduce-scatter", "all-gather"),
+                Shape::Tree(parents) if is_star(parents) => ("Star", "reduce", "broadcast"),
                 Shape::Tree(_) => ("Tree", "reduce", "broadcast"),
                 Shape::Other => ("Messages", "reduce", "broadcast"),
             };
@@ -91,6 +92,12 @@ fn title(subject: &Subject<'_>, at: &At) -> String {
             )
         }
     }
+}
+
+/// A tree in which everybody hangs at the root. Of two or three members every tree is one.
+fn is_star(parents: &[Option<usize>]) -> bool {
+    let root = parents.iter().position(Option::is_none);
+    parents.len() > 3 && parents.iter().flatten().all(|parent| Some(*parent) == root)
 }
 
 fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>) {

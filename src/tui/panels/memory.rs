@@ -167,13 +167,17 @@ fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
         let (letter, name, _) = USES[role as usize];
         let occurs = data.metrics.ranks.iter().any(|rank| rank.peak_by_role[role as usize] > Bytes::ZERO)
             || data.ledger.ranks.iter().any(|account| account.samples[0].by_role[role as usize] > Bytes::ZERO);
-        if occurs {
+        if occurs && x + 2 + width_of(name) <= pen.width() {
             pen.put(x, y, letter, style(role, pen));
             x = pen.say(x + 2, y, name, Role::Quiet) + 2;
         }
     }
-    pen.say(x, y, ". free", Role::Quiet);
+    if x + width_of(FREE) <= pen.width() {
+        pen.say(x, y, FREE, Role::Quiet);
+    }
 }
+
+const FREE: &str = ". free";
 
 /// The focus rank's memory over the whole run: each column shows the most that was held within it.
 fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<'_>) {

@@ -124,6 +124,7 @@ fn turn(model: &Model, selected: usize, problem: &str, pen: &mut Pen<'_>) {
     let mut y = bottom;
     y += 1;
     let about = format!("{}  ({})", knob.key.meaning, knob.key.allowed());
+    let about = inside.cut(&about, inside.width().saturating_sub(2));
     inside.say(1, y, &about, Role::Quiet);
     for line in problem {
         y += 1;
@@ -140,6 +141,7 @@ fn knob_line(model: &Model, knob: &Knob, chosen: bool, y: u16, pen: &mut Pen<'_>
     let others = others.join(" ");
     let column = 55.max(36 + width_of(&shown) + 2);
     let marks = if changed { "*" } else { "" };
+    let others = pen.cut(&others, pen.width().saturating_sub(column));
     choice(pen, y, chosen, &[(1, marks), (3, &path), (36, &shown), (column, &others)]);
     if !chosen && !knob.of_lesson {
         pen.restyle(3, y, 32, pen.theme.style(Role::Quiet));

@@ -10,7 +10,10 @@ use crate::tui::theme::Role;
 #[must_use]
 pub fn title(model: &Model, ruled: bool) -> String {
     match model.lesson.page() {
-        Some(page) if ruled => format!("Lesson {}/{}  {}", model.lesson.page + 1, model.lesson.lesson.pages.len(), page.title),
+        Some(page) if ruled => {
+            let below = if lines_below(model) > model.lesson.scroll { format!("  {}", more(model)) } else { String::new() };
+            format!("Lesson {}/{}  {}{below}", model.lesson.page + 1, model.lesson.lesson.pages.len(), page.title)
+        }
         _ => "Lesson".to_owned(),
     }
 }
@@ -31,7 +34,11 @@ pub fn draw(model: &Model, ruled: bool, pen: &mut Pen<'_>) {
     let lines = laid(model, pen.width().saturating_sub(2 * indent)).lines;
     for line in lines.iter().skip(model.lesson.scroll) {
         if y >= bottom {
-            pen.say_right(0, bottom.saturating_sub(1), 0, "v", Role::Strong);
+            if foot > 0 {
+                pen.say_right(0, bottom, 1, more(model), Role::Strong);
+            } else if !ruled {
+                pen.say_right(0, bottom.saturating_sub(1), 0, "v", Role::Strong);
+            }
             break;
         }
         self::line(line, indent, y, pen);
@@ -42,6 +49,12 @@ pub fn draw(model: &Model, ruled: bool, pen: &mut Pen<'_>) {
         pen.say(1, last, "] next  [ previous", Role::Quiet);
         pen.say_right(22, last, 1, &format!("page {} of {pages}", model.lesson.page + 1), Role::Quiet);
     }
+}
+
+/// What leads to the lines below.
+fn more(model: &Model) -> &'static str {
+    let reads = Layout::of(model).focused(model).is_some_and(|placed| placed.pane == Pane::Text);
+    if reads { "v more: j" } else { "v more: Tab, then j" }
 }
 
 /// In place of a lesson, for a scenario of the learner's own.
@@ -77,6 +90,13 @@ pub fn scroll_to_done(model: &Model) -> usize {
     let Some((laid, height)) = shown(model) else { return 0 };
     let least = (laid.reached + 1).saturating_sub(height);
     model.lesson.scroll.max(least).min(laid.lines.len().saturating_sub(height))
+}
+
+/// The scroll at which what Enter would do next is seen to its end, no further than needed from the present one.
+#[must_use]
+pub fn scroll_to_next(model: &Model) -> usize {
+    let Some((laid, height)) = shown(model) else { return 0 };
+    model.lesson.scroll.max(laid.next.saturating_sub(height))
 }
 
 /// The page as it lies in its pane, and how many lines are seen at once.

@@ -102,10 +102,11 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     ruler(data, &window, left, pen);
     playhead(model, &window, left, 1, pen.tier.playhead(), pen);
     let run = data.run();
-    let mut level = Level::default();
+    let (mut level, mut mixed) = (Level::default(), false);
     let mut y = 2;
     for &row in &shown {
-        level = level.max(lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen));
+        let of_lane = lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen);
+        (level, mixed) = (level.max(of_lane.0), mixed || of_lane.1);
         y += 1;
     }
     alerts(data, &shown, &window, left, pen);
@@ -115,7 +116,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         if computes {
             utilisation(model, &window, left, y + 1, pen);
         }
-        legend(model, y + 1 + u16::from(computes), pen);
+        legend(model, mixed, y + 1 + u16::from(computes), pen);
     }
     title(data, shown.len(), level, &window)
 }
@@ -176,23 +177,24 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
     }
 }
 
-/// One row: its name and its cells within `area` (relative to the pen).
-fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+/// One row: its name and its cells within `area` (relative to the pen). Says how exact it is, and whether a cell is mixed.
+fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
     let data = &*model.run.data;
     let (id, selected) = (data.rows[index], is_selected(model, index));
     name(id, selected, area, pen);
-    let mut level = Level::default();
+    let (mut level, mut mixed) = (Level::default(), false);
     for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(window, area.width)) {
         if shown.spans > 2 {
             level = Level::Bucketed;
         }
+        mixed |= shown.mixed;
         cell(&shown, area.x + column, area.y, pen);
     }
     level = level.max(labels(data, run, id, window, area, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
-    level
+    (level, mixed)
 }
 
 /// A mark wherever something is wrong; what is wrong at the end of the run stands on its last column. Behind an op that waits for ever
@@ -290,10 +292,14 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     }
 }
 
-/// What the glyphs in this run mean, as many as fit whole.
-fn legend(model: &Model, y: u16, pen: &mut Pen<'_>) {
+/// What the glyphs in this run mean, as many as fit whole; first the mixture, if one is seen.
+fn legend(model: &Model, mixed: bool, y: u16, pen: &mut Pen<'_>) {
     let coverage = &model.run.data.coverage;
     let mut x = 1;
+    if mixed {
+        pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
+        x = pen.say(x + 2, y, "mixed", Role::Quiet) + 2;
+    }
     for &kind in &coverage.kinds {
         if x + 2 + width_of(kind.name()) <= pen.width() {
             pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::observe::export::Format;
 
-use super::commands::{self, Command, Place};
+use super::commands::{self, Command, Group, Place};
 use super::data::{RunData, Values};
 use super::keys::{Key, Name};
 use super::model::{Look, Model, Overlay, Prefix, Setup, View};
@@ -175,6 +175,10 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         model.say("open a lesson first");
         return None;
     }
+    if needs_run(command) && model.asked.is_some() && model.run.data.ranks() == 0 {
+        model.say("still computing ...");
+        return None;
+    }
     match command {
         Command::Palette
         | Command::Help
@@ -215,6 +219,12 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             ControlFlow::Continue(()) => None,
         },
     }
+}
+
+/// Whether a command steps or moves about in a run.
+fn needs_run(command: Command) -> bool {
+    let binding = commands::binding(command);
+    binding.place == Place::Run && matches!(binding.group, Group::Run | Group::Move) && command != Command::Rerun
 }
 
 fn in_turn(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {

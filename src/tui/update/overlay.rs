@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{Effect, execute, runs, why};
-use crate::base::OpId;
+use crate::base::{OpId, Ticks};
 use crate::observe::kind::label;
 use crate::observe::rows::Span;
 use crate::program::head::head;
-use crate::tui::commands::{Binding, Command, TABLE};
+use crate::tui::commands::{self, Binding, Command, TABLE};
 use crate::tui::keys::{Key, Name};
 use crate::tui::knobs::knobs;
 use crate::tui::layout::Layout;
@@ -25,7 +25,9 @@ pub fn open(model: &mut Model, command: Command) {
         Command::Knobs => Overlay::Knobs { selected: 0, problem: String::new() },
         Command::Why => {
             let text = why::sentences(model);
-            if text.is_none() {
+            if text.is_none() && model.asked.is_some() {
+                model.say("still computing ...");
+            } else if text.is_none() {
                 model.say("nothing under the cursor has to wait");
             }
             text.map_or(Overlay::None, |text| Overlay::Why { text, scroll: 0 })
@@ -37,9 +39,16 @@ pub fn open(model: &mut Model, command: Command) {
 
 /// A key while something is open.
 pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
-    if matches!(key, Key::Named(Name::Esc)) || (key == Key::Char('q') && !takes_text(&model.overlay)) {
+    if closes(&model.overlay, key) {
         model.overlay = Overlay::None;
         return None;
+    }
+    if !takes_text(&model.overlay)
+        && let Some(command) = commands::lookup(model.view, None, key).filter(|command| RUNS.contains(command))
+    {
+        model.overlay = Overlay::None;
+        model.message.clear();
+        return execute(model, command, "");
     }
     if key == Key::Named(Name::Enter) {
         return enter(model);
@@ -94,6 +103,33 @@ pub fn copy(model: &mut Model) -> Option<Effect> {
     };
     model.say(format!("copied {} lines", text.lines().count()));
     Some(Effect::Copy { text })
+}
+
+/// What closes whatever is open, and acts.
+const RUNS: [Command; 7] = [
+    Command::NextOp,
+    Command::PreviousOp,
+    Command::NextEvent,
+    Command::PreviousEvent,
+    Command::Play,
+    Command::Continue,
+    Command::Reverse,
+];
+
+/// Esc closes; q does where it is not typed, and so does the key that opened it.
+fn closes(overlay: &Overlay, key: Key) -> bool {
+    let own = match overlay {
+        Overlay::Help { .. } => '?',
+        Overlay::Knobs { .. } => 'o',
+        Overlay::Why { .. } => 'w',
+        Overlay::Breaks { .. } => 'B',
+        Overlay::Export { .. } => 'e',
+        Overlay::None | Overlay::Palette { .. } | Overlay::Find { .. } | Overlay::Problem { .. } => 'q',
+    };
+    let nothing_typed = matches!(overlay, Overlay::Help { filter, .. } if filter.is_empty());
+    let quits = key == Key::Char('q') && (nothing_typed || !takes_text(overlay));
+    let is_own = key == Key::Char(own) && own != 'q';
+    key == Key::Named(Name::Esc) || quits || is_own
 }
 
 fn takes_text(overlay: &Overlay) -> bool {
@@ -170,7 +206,8 @@ fn find(model: &mut Model, text: &str) {
     match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name) {
         Some(place) => {
             model.timeline.cursor = place;
-            model.say(format!("found {text}; / and Enter finds the next"));
+            let (row, time) = (data.rows[place.row].name(), data.clock().show(Ticks(place.time)));
+            model.say(format!("found {text}: {row} at t={time}; / and Enter finds the next"));
             timeline::keep_in_view(model);
         }
         None => model.say(format!("{text} is nowhere in this run")),

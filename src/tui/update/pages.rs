@@ -58,6 +58,12 @@ fn act(model: &mut Model) -> Option<Effect> {
         model.say("still running");
         return None;
     }
+    let scroll = text::scroll_to_next(model);
+    if next == Some(Action::Answer) && scroll > model.lesson.scroll {
+        model.lesson.scroll = scroll;
+        model.say("here is the question; Enter shows its answer");
+        return None;
+    }
     let effect = match next {
         Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
         Some(Action::Answer) => None,

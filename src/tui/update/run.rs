@@ -12,6 +12,7 @@ use crate::observe::kind::label;
 use crate::observe::lanes::in_compute_row;
 use crate::observe::state::State;
 use crate::observe::traffic::collective_of;
+use crate::program::head::head;
 use crate::tui::commands::Command;
 use crate::tui::data::Position;
 use crate::tui::keys::Key;
@@ -24,6 +25,29 @@ const SPEEDS: std::ops::RangeInclusive<i8> = -3..=6;
 
 /// Runs a command of this file and breaks; goes on if it is another's. None of them asks the world outside for anything.
 pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
+    let flow = moved(model, command, argument);
+    let steps = !matches!(command, Command::Play | Command::Slower | Command::Faster | Command::Break);
+    if flow.is_break() && steps && model.message.is_empty() {
+        model.message = done(model);
+    }
+    flow
+}
+
+/// The event behind which the learner stands, as the focus rank has it if it takes part: `ev 83: r1 recv x2.0 <- r0`.
+fn done(model: &Model) -> String {
+    let data = &model.run.data;
+    let event = model.now.event;
+    let Some(last) = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)) else {
+        return "the start of the run: nothing has happened yet".to_owned();
+    };
+    let (run, focus) = (data.run(), model.focus_rank());
+    let of_focus = data.started_by(&run, last.op).find(|&op| data.program().rank_of(op) == focus);
+    let op = of_focus.unwrap_or(last.op);
+    let end = if event == data.events() { " (the end of the run)" } else { "" };
+    format!("ev {event}: {} {}{end}", data.program().rank_of(op), head(data.program(), op))
+}
+
+fn moved(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
     let times: usize = argument.parse().unwrap_or(1);
     match command {
         Command::Play => play_or_pause(model),
@@ -44,8 +68,9 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFl
             seek(model, stop.unwrap_or(0));
         }
         Command::RunToCursor => {
-            let event = model.run.data.events_until(Ticks(model.timeline.cursor.time));
-            seek(model, event);
+            let cursor = model.timeline.cursor;
+            seek(model, model.run.data.events_until(Ticks(cursor.time)));
+            model.timeline.cursor = cursor;
         }
         Command::Rewind => seek(model, 0),
         Command::Break => toggle_break(model),
@@ -68,7 +93,7 @@ fn stops(model: &Model) -> BTreeSet<usize> {
     model.breaks.iter().copied().chain(stop).collect()
 }
 
-/// Moves the position. Beyond the ends of the run it stays at them.
+/// Moves the position, and the cursor with it, which stays on its row. Beyond the ends of the run it stays at them.
 pub fn seek(model: &mut Model, event: usize) {
     let position = model.run.data.position(event);
     if position == model.now && !model.player.on {
@@ -76,7 +101,16 @@ pub fn seek(model: &mut Model, event: usize) {
         return;
     }
     model.player.on = false;
+    model.timeline.cursor.time = position.time.0;
     go(model, position);
+}
+
+/// Goes to a time, cursor and playhead.
+pub fn go_to_time(model: &mut Model, time: Ticks) {
+    let time = time.min(model.run.data.end());
+    model.player.on = false;
+    model.timeline.cursor.time = time.0;
+    go(model, Position { event: model.run.data.events_until(time), time });
 }
 
 fn at_the_end(model: &Model, event: usize) -> String {

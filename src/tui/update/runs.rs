@@ -6,7 +6,7 @@ use super::Effect;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
 use crate::tui::data::{Position, RunData};
-use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, RunModel, Setup, Shown, View};
+use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, View};
 use crate::tui::panels::facts;
 
 /// Opens a lesson at its first page, and asks for the run of that page.
@@ -15,16 +15,26 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
     model.view = View::Lesson;
     model.run = RunModel { data: Arc::new(RunData::empty()), number: 0, setup: Setup::default() };
     model.now = Position::default();
+    model.timeline = TimelineModel::default();
+    model.player = Player::default();
+    model.focus[View::Lesson as usize] = 0;
+    model.scroll = [0; 8];
     model.message.clear();
     let scenario = model.lesson.page().map_or(crate::teach::lesson::SCENARIO, |page| page.scenario.as_str());
     let setup = Setup::of(&model.lesson.lesson, scenario);
     ask(model, setup, Landing::Page)
 }
 
-/// The learner has turned to another page: its own scenario is run, if another one is shown, and the picture stands where it says.
+/// The learner has turned to another page: its own scenario is run, if another one is shown, and the picture stands where it says. Knobs
+/// that were turned stay only for a page that says nothing of either.
 pub fn turned(model: &mut Model) -> Option<Effect> {
-    let scenario = model.lesson.page()?.scenario.clone();
-    if model.setup.name != scenario {
+    let page = model.lesson.page()?;
+    let (scenario, stops) = (page.scenario.clone(), page.stop.is_some());
+    let turned = !model.setup.changes.is_empty();
+    if model.setup.name != scenario || (turned && stops) {
+        if turned {
+            model.say(PUT_BACK);
+        }
         let setup = Setup::of(&model.lesson.lesson, &scenario);
         return Some(ask(model, setup, Landing::Page));
     }
@@ -35,6 +45,9 @@ pub fn turned(model: &mut Model) -> Option<Effect> {
     }
     None
 }
+
+/// What is said where the knobs of one page do not hold on the next.
+const PUT_BACK: &str = "the knobs of the last page were put back";
 
 /// Turns one knob from where it is.
 pub fn turn(model: &mut Model, key: &str, value: &str) -> Effect {
@@ -98,7 +111,9 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
         problem.clear();
     }
     let place = Place::of(model);
-    model.say(facts::sentence(&data));
+    let sentence = facts::sentence(&data);
+    let put_back = model.message == PUT_BACK;
+    model.say(if put_back { format!("{PUT_BACK}; {sentence}") } else { sentence });
     model.run = RunModel { data, number, setup: model.setup.clone() };
     model.breaks.clear();
     model.marks.clear();
@@ -125,6 +140,9 @@ impl Place {
             Landing::Keep => data.position(data.events_until(self.now.time).min(self.now.event)),
             Landing::Page | Landing::Start => Position::default(),
         };
+        if landing != Landing::Keep {
+            model.timeline.cursor.time = model.now.time.0;
+        }
         land(model, landing);
         first_step(model);
     }
@@ -145,12 +163,14 @@ fn land(model: &mut Model, landing: Landing) {
     let Some(event) = stop.position(data.program(), &data.record.trace) else { return };
     model.player.on = false;
     model.now = data.position(event);
+    model.timeline.cursor.time = model.now.time.0;
     if let Stop::Op { rank, .. } = stop {
         let op = event.checked_sub(1).and_then(|index| started(&data, index, rank));
         if let Some((row, time)) = op.and_then(|op| data.place_of(op)) {
             (model.timeline.cursor.row, model.timeline.cursor.time) = (row, time.0);
         }
     }
+    first_step(model);
     timeline::keep_in_view(model);
     timeline::follow_playhead(model);
 }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::Effect;
 use super::run::parsed;
-use crate::base::Rank;
 use crate::base::units::Clock;
+use crate::base::{Rank, Ticks};
 use crate::observe::rows::Span;
 use crate::tui::axis::Window;
 use crate::tui::commands::Command;
@@ -196,8 +196,7 @@ fn go_to_time(model: &mut Model, time: f64) -> Option<Effect> {
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate, which is what is wanted")]
     let ticks = ticks.max(0.0) as u64;
-    model.timeline.cursor.time = ticks;
-    keep_in_view(model);
+    super::run::go_to_time(model, Ticks(ticks));
     None
 }
 
