@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::replay::replay;
 use super::run::Run;
-use super::why::{Chain, End, Step};
+use super::why::Chain;
 use crate::base::{OpId, Rank, Ticks};
 use crate::program::tables::COMPUTE;
 use crate::program::trace::{WaitEdge, WaitGraph};
@@ -181,26 +181,7 @@ impl At<'_> {
     /// What `op` waits for, what that waits for, and so on.
     #[must_use]
     pub fn chain(&self, op: OpId) -> Chain {
-        let mut chain = Chain { steps: Vec::new(), root: op, end: End::Free };
-        while let Some(wait) = self.wait(chain.root) {
-            let until = self.run.times(chain.root).map(|times| times.start);
-            chain.steps.push(Step { op: chain.root, wait, until });
-            let Some(on) = wait.on() else {
-                if let Wait::NoPeer(rank) | Wait::NoMember(rank) = wait {
-                    chain.end = End::Never(rank);
-                }
-                return chain;
-            };
-            if chain.steps.iter().any(|step| step.op == on) {
-                chain.end = End::Circle;
-                return chain;
-            }
-            chain.root = on;
-        }
-        if self.state(chain.root) == State::Running {
-            chain.end = End::Running;
-        }
-        chain
+        Chain::follow(self.run, op, |op| self.wait(op), |root| self.state(root) == State::Running)
     }
 
     /// Who waits for whom: an edge for each head that waits for another rank, and the circles among them.

@@ -47,27 +47,34 @@ pub enum End {
 /// Why `op` did not start at `since`: follows what each op waited for until one that was running then, or had started before.
 #[must_use]
 pub fn chain(run: &Run, op: OpId, since: Ticks) -> Chain {
-    let mut chain = Chain { steps: Vec::new(), root: op, end: End::Free };
-    while let Some(wait) = cause(run, chain.root, since) {
-        let until = run.times(chain.root).map(|times| times.start);
-        chain.steps.push(Step { op: chain.root, wait, until });
-        let Some(on) = wait.on() else {
-            if let Wait::NoPeer(rank) | Wait::NoMember(rank) = wait {
-                chain.end = End::Never(rank);
+    let runs = |root| run.times(root).is_some_and(|times| times.start <= since && times.end > since);
+    Chain::follow(run, op, |op| cause(run, op, since), runs)
+}
+
+impl Chain {
+    /// Follows what `op` waits for, and what that waits for, to the op that waits for nothing; `runs` says whether that one runs.
+    pub(super) fn follow(run: &Run, op: OpId, wait: impl Fn(OpId) -> Option<Wait>, runs: impl Fn(OpId) -> bool) -> Self {
+        let mut chain = Self { steps: Vec::new(), root: op, end: End::Free };
+        while let Some(wait) = wait(chain.root) {
+            let until = run.times(chain.root).map(|times| times.start);
+            chain.steps.push(Step { op: chain.root, wait, until });
+            let Some(on) = wait.on() else {
+                if let Wait::NoPeer(rank) | Wait::NoMember(rank) = wait {
+                    chain.end = End::Never(rank);
+                }
+                return chain;
+            };
+            if chain.steps.iter().any(|step| step.op == on) {
+                chain.end = End::Circle;
+                return chain;
             }
-            return chain;
-        };
-        if chain.steps.iter().any(|step| step.op == on) {
-            chain.end = End::Circle;
-            return chain;
+            chain.root = on;
         }
-        chain.root = on;
+        if runs(chain.root) {
+            chain.end = End::Running;
+        }
+        chain
     }
-    let runs = run.times(chain.root).is_some_and(|times| times.start <= since && times.end > since);
-    if runs {
-        chain.end = End::Running;
-    }
-    chain
 }
 
 /// What `op` waited for last, if it had not started at `since`.

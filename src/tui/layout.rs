@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use super::data::RunData;
 use super::in_flight::InFlight;
 use super::model::{Model, Pane, View};
+use super::panels::parts::Cut;
 use super::panels::timeline;
 use crate::teach;
 
@@ -220,31 +221,6 @@ fn framed(pane: Pane, area: Rect) -> Placed {
 
 fn ruled(pane: Pane, area: Rect) -> Placed {
     Placed { pane, area, ruled: true }
-}
-
-/// A rectangle from whose sides pieces are cut off; a piece never exceeds what is left.
-struct Cut(Rect);
-
-impl Cut {
-    fn top(&mut self, height: u16) -> Rect {
-        let height = height.min(self.0.height);
-        let piece = Rect { height, ..self.0 };
-        self.0 = Rect { y: self.0.y + height, height: self.0.height - height, ..self.0 };
-        piece
-    }
-
-    fn bottom(&mut self, height: u16) -> Rect {
-        let height = height.min(self.0.height);
-        self.0.height -= height;
-        Rect { y: self.0.y + self.0.height, height, ..self.0 }
-    }
-
-    fn left(&mut self, width: u16) -> Rect {
-        let width = width.min(self.0.width);
-        let piece = Rect { width, ..self.0 };
-        self.0 = Rect { x: self.0.x + width, width: self.0.width - width, ..self.0 };
-        piece
-    }
 }
 
 #[cfg(test)]
