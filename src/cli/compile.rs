@@ -4,6 +4,7 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::compile;
+use crate::scenario::Task;
 
 /// What to compile, and where to stop.
 #[derive(Debug, clap::Args)]
@@ -20,9 +21,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let text = match arguments.after.as_deref() {
         None => compile::compile(&scenario).program.to_string(),
-        Some("plan") => match compile::compile(&scenario).plan {
-            Some(plan) => plan.to_string(),
-            None => return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned())),
+        Some("plan") => match &scenario.task {
+            Task::Train(training) => compile::plan(training).to_string(),
+            Task::Collective(_) => {
+                return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned()));
+            }
         },
         Some(pass) => match compile::compile_until(&scenario, pass) {
             Some(compiled) => compiled.program.to_string(),

@@ -1,7 +1,6 @@
 //! `ranklab export FILE -f FORMAT -o OUT`: run it, and write its picture or its record. A file that exists is never overwritten.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
@@ -11,7 +10,7 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::lab::Lab;
-use crate::observe::export::{Format, export};
+use crate::observe::export::{Format, export, file};
 
 /// What to export, how, and where to.
 #[derive(Debug, clap::Args)]
@@ -50,14 +49,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// If it exists, or cannot be written.
 pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let name = path.display();
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
-    let mut file = file.map_err(|error| match error.kind() {
+    file::write_new(path, text).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")),
-        _ => Failure::Io(format!("cannot write `{name}`: {error}")),
-    })?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
-        // Half a file would stand in the way of the next try. It is this call's own: it did not exist before.
-        let _ = std::fs::remove_file(path);
-        Failure::Io(format!("cannot write `{name}`: {error}; nothing was left behind"))
+        _ => Failure::Io(format!("cannot write `{name}`: {error}; nothing was left behind")),
     })
 }

@@ -1,6 +1,7 @@
 //! Exports: a run as text, CSV, SVG, or Perfetto's trace format.
 
 pub mod csv;
+pub mod file;
 pub mod perfetto;
 pub mod summary;
 pub mod svg;

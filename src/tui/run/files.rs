@@ -1,23 +1,23 @@
 //! Files: exports and scenarios go into new files; what exists is left as it is.
 
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
+use std::path::Path;
 
-use crate::observe::export::Format;
+use crate::observe::export::{Format, file};
 
-/// Writes `text` to `file`, which must not exist, and says where it is.
-pub fn write_new(file: &str, text: &str) -> String {
-    match create(file, text) {
-        Ok(()) => format!("wrote {file}"),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => format!("{file} exists, and is left as it is"),
-        Err(error) => format!("cannot write {file}: {error}"),
+/// Writes `text` to the file `name`, which must not exist, and says where it is.
+pub fn write_new(name: &str, text: &str) -> String {
+    match file::write_new(Path::new(name), text) {
+        Ok(()) => format!("wrote {name}"),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => format!("{name} exists, and is left as it is"),
+        Err(error) => format!("cannot write {name}: {error}"),
     }
 }
 
 /// Writes `text` into the current directory, to a file that is named after `title` and does not exist yet, and says where it is.
 pub fn write_somewhere(title: &str, format: Format, text: &str) -> String {
     let mut names = (1..=MOST_NAMES).map(|number| name(title, format, number));
-    let written = names.find_map(|name| match create(&name, text) {
+    let written = names.find_map(|name| match file::write_new(Path::new(&name), text) {
         Ok(()) => Some(format!("wrote {name}")),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
         Err(error) => Some(format!("cannot write {name}: {error}")),
@@ -44,10 +44,6 @@ fn extension(format: Format) -> &'static str {
         Format::Svg => "svg",
         Format::Csv => "csv",
     }
-}
-
-fn create(file: &str, text: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]
