@@ -11,5 +11,5 @@ pub mod units;
 pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
-pub use settings::{AllReduce, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Values};
+pub use settings::{AllReduce, ChunkCosts, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Values};
 pub use units::{Bytes, Ticks};

@@ -3,7 +3,6 @@
 //! A bucket's all-reduce is issued as soon as the last backward of the step has written its gradients. It runs on its own stream, beside
 //! the backward of earlier layers; without overlap it is issued after the whole backward.
 
-use crate::base::mesh::Axis;
 use crate::base::{BufferId, Bytes, OpId, Rank, StreamId};
 use crate::program::tables::{Collective, CollectiveKind, Group};
 use crate::program::{OpKind, Origin, PassName, Program};
@@ -15,13 +14,14 @@ use super::{Build, buckets};
 /// Inserts the all-reduces of every step.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
-    if training.mesh.size(Axis::Data) == 1 {
+    let groups = build.homes().map_or_else(Vec::new, |homes| homes.alike(training));
+    if groups.iter().all(|ranks| ranks.len() == 1) {
         return;
     }
     let program = &mut build.program;
     let state = State::of(program);
     let stream = program.communication_stream("dp");
-    for (index, ranks) in training.mesh.groups(Axis::Data).into_iter().enumerate() {
+    for (index, ranks) in groups.into_iter().enumerate() {
         let buckets: Vec<Vec<Packed>> = ranks.iter().map(|&rank| packed(program, training, &state, rank)).collect();
         let group = program.group(Group { name: format!("dp{index}"), ranks: ranks.clone() });
         for step in 0..training.batch.steps {

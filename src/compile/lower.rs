@@ -2,14 +2,17 @@
 //!
 //! A stage reads what its neighbour wrote: here it simply names the neighbour's buffer. The messages pass turns such reads into messages.
 
+use std::collections::BTreeSet;
+
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, KernelId, Rank};
-use crate::program::plan::{Pass, Slot};
+use crate::base::{BufferId, KernelId, OpId, Rank};
+use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
+use super::homes::Homes;
 use super::stages::{self, PartTables, Stages};
 use super::{Build, collective};
 
@@ -19,16 +22,17 @@ pub(super) fn run(build: &mut Build) {
         collective::run(build);
         return;
     };
-    let plan = super::plan(training);
-    let stages = Stages::new(&mut build.program, training);
+    let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
+    let stages = Stages::new(&mut build.program, training, &homes);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
-            let mut walk =
-                Walk { program: &mut build.program, training, stages: &stages, replica, step, flow, reads: Vec::new() };
+            let (program, joined) = (&mut build.program, &mut build.joined);
+            let (stages, homes) = (&stages, &homes);
+            let mut walk = Walk { program, joined, training, stages, homes, replica, step, flow, reads: Vec::new() };
             walk.zero_gradients();
-            plan.slots().for_each(|slot| walk.slot(slot));
+            plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
 }
@@ -44,8 +48,10 @@ fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
 /// One step of one replica.
 struct Walk<'a> {
     program: &'a mut Program,
+    joined: &'a mut BTreeSet<u32>,
     training: &'a Training,
     stages: &'a Stages,
+    homes: &'a Homes,
     replica: usize,
     step: u32,
     flow: Flow,
@@ -57,6 +63,8 @@ struct Walk<'a> {
 #[derive(Clone, Copy)]
 struct Site {
     rank: Rank,
+    /// Among the replicas and homes of the stage.
+    home: usize,
     /// Micro-batch of the step.
     local: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
@@ -95,12 +103,31 @@ impl Walk<'_> {
     fn zero_gradients(&mut self) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
         for (stage, parts) in self.stages.parts.iter().enumerate() {
-            let mut gradients: Vec<BufferId> = parts.iter().flat_map(|part| &part.gradients[self.replica]).copied().collect();
-            // A tied head names the embedding's gradient again.
-            gradients.sort_unstable();
-            gradients.dedup();
-            let rank = stages::rank(self.training, self.replica, stage);
-            self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
+            for (copy, &row) in self.homes.of_stage[stage].iter().enumerate() {
+                let home = self.home(stage, copy);
+                let mut gradients: Vec<BufferId> = parts.iter().flat_map(|part| &part.gradients[home]).copied().collect();
+                // A tied head names the embedding's gradient again.
+                gradients.sort_unstable();
+                gradients.dedup();
+                let rank = stages::rank(self.training, self.replica, row);
+                self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
+            }
+        }
+    }
+
+    fn home(&self, stage: usize, copy: usize) -> usize {
+        self.replica * self.homes.of_stage[stage].len() + copy
+    }
+
+    fn cell(&mut self, cell: Cell) {
+        match cell {
+            Cell::One(slot) => self.slot(slot),
+            Cell::Overlap(forward, backward) => {
+                self.slot(forward);
+                let first = self.program.ops();
+                self.slot(backward);
+                self.joined.insert(self.program.origin_index(OpId::new(first)));
+            }
         }
     }
 
@@ -121,8 +148,11 @@ impl Walk<'_> {
     fn site(&self, slot: Slot) -> Site {
         let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
         let replica = u32::try_from(self.replica).expect("a checked mesh");
+        let stage = slot.stage as usize;
+        let home = self.homes.of(stage, slot.micro_batch as usize);
         Site {
-            rank: stages::rank(self.training, self.replica, slot.stage as usize),
+            rank: stages::rank(self.training, self.replica, home.row),
+            home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
             origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
@@ -141,7 +171,7 @@ impl Walk<'_> {
                 self.reads.extend(targets);
             }
         }
-        self.reads.extend_from_slice(&part.weights[self.replica]);
+        self.reads.extend_from_slice(&part.weights[site.home]);
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
@@ -169,7 +199,7 @@ impl Walk<'_> {
             Part::Head => {}
         }
         self.read(site, Flows::Saved, part.place, part);
-        self.reads.extend_from_slice(&part.weights[self.replica]);
+        self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
         self.run(site, part.backward_input, &[gradient, deferred]);
@@ -183,7 +213,7 @@ impl Walk<'_> {
         };
         self.read(site, first, part.place, part);
         self.read(site, second, part.place, part);
-        let gradients = &part.gradients[self.replica];
+        let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
         self.run(site, part.backward_weight, gradients);
     }
@@ -221,9 +251,9 @@ impl Walk<'_> {
             Flows::ActivationGradient => place as usize + 1,
             _ => part.place as usize,
         };
-        let stage = stages.stage_of_place[owner];
+        let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
         let (training, replica) = (self.training, self.replica);
-        let make = || program.buffer(stages::rank(training, replica, stage), name, role, layout);
+        let make = || program.buffer(stages::rank(training, replica, row), name, role, layout);
         *self.flow.entry(what, place, site.local).get_or_insert_with(make)
     }
 }

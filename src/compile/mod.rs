@@ -8,6 +8,7 @@ mod data_parallel;
 mod expand;
 mod flops;
 mod free;
+mod homes;
 mod lower;
 mod messages;
 mod optimizer;
@@ -16,12 +17,15 @@ mod state;
 mod synchronise;
 mod trouble;
 
+use std::collections::BTreeSet;
+
 use crate::program::Program;
 use crate::program::plan::Plan;
 use crate::program::tables::Setting;
 use crate::program::trouble::Trouble;
-use crate::scenario::{Scenario, Task, Training};
-use crate::schedule::Size;
+use crate::scenario::{Order, Scenario, Task, Training};
+
+use homes::Homes;
 
 pub use buckets::{Bucket, assign as assign_buckets};
 
@@ -39,7 +43,11 @@ pub struct Compiled {
 /// A program under construction.
 struct Build<'scenario> {
     scenario: &'scenario Scenario,
+    /// The pipeline's plan; `None` for a bare collective.
+    plan: Option<Plan>,
     program: Program,
+    /// Origins whose ops run as one with those of the slot before them.
+    joined: BTreeSet<u32>,
     /// Rules that have not met an op yet.
     trouble: Vec<Trouble>,
 }
@@ -84,8 +92,10 @@ pub fn compile_until(scenario: &Scenario, name: &str) -> Option<Compiled> {
 /// The plan of one step of a pipeline.
 #[must_use]
 pub fn plan(training: &Training) -> Plan {
-    let stages = u32::try_from(training.pipeline.layers_per_stage.len()).expect("a checked number of stages");
-    (training.pipeline.schedule.plan)(Size { stages, micro_batches: training.batch.micro_batches })
+    match &training.pipeline.order {
+        Order::Schedule(schedule) => (schedule.plan)(training.size()),
+        Order::Plan(plan) => Plan::clone(plan),
+    }
 }
 
 fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
@@ -93,16 +103,21 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
     };
+    let plan = match &scenario.task {
+        Task::Train(training) => Some(plan(training)),
+        Task::Collective(_) => None,
+    };
     let mut build = Build {
         scenario,
+        plan,
         program,
+        joined: BTreeSet::new(),
         trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
     };
     for pass in passes {
         (pass.run)(&mut build);
     }
-    let plan = build.training().map(plan);
-    Compiled { plan, program: build.program, idle_trouble: build.trouble }
+    Compiled { plan: build.plan, program: build.program, idle_trouble: build.trouble }
 }
 
 /// The grid of exact mode: gradients of the lab's models stay far below 2^8, and 2^8 * 2^15 fits f32's 24-bit mantissa.
@@ -129,5 +144,10 @@ impl<'scenario> Build<'scenario> {
             Task::Train(training) => Some(training),
             Task::Collective(_) => None,
         }
+    }
+
+    /// Where the stages of the plan stand; `None` for a bare collective.
+    fn homes(&self) -> Option<Homes> {
+        Some(Homes::new(self.plan.as_ref()?, self.training()?.stages()))
     }
 }

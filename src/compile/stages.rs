@@ -10,6 +10,7 @@ use crate::program::{Kernel, KernelCost, Name, Program, Role};
 use crate::scenario::Training;
 
 use super::flops;
+use super::homes::Homes;
 
 /// The parts of every stage, and the layouts and kernels that all stages share.
 pub(super) struct Stages {
@@ -35,21 +36,21 @@ pub(super) struct PartTables {
     pub forward: KernelId,
     pub backward_input: KernelId,
     pub backward_weight: KernelId,
-    /// Per replica, the parameters' buffers in the kernels' order.
+    /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
-    /// Per replica, their gradients' buffers.
+    /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
 }
 
-/// The rank of `stage` in `replica`.
-pub(super) fn rank(training: &Training, replica: usize, stage: usize) -> Rank {
+/// The rank of the plan's `row` in `replica`.
+pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
     let mesh = &training.mesh;
-    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, stage)
+    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, row)
 }
 
 impl Stages {
     /// Cuts the model, and gives every rank the parameters, gradients and moments of its stage.
-    pub(super) fn new(program: &mut Program, training: &Training) -> Self {
+    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes) -> Self {
         let (size, dtype) = (training.batch.micro_batch_size, training.parameter_dtype);
         let model = &training.model;
         program.parameters = model.parameters();
@@ -69,7 +70,9 @@ impl Stages {
         };
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
-                add_state(program, training, &first_parameter, rank(training, replica, stage), parts);
+                for &row in &homes.of_stage[stage] {
+                    add_state(program, training, &first_parameter, rank(training, replica, row), parts);
+                }
             }
         }
         stages

@@ -1,11 +1,10 @@
 //! Formulas: what theory says of a scenario, where it has a closed form; to be shown beside what ran, and labelled as what it is.
 
-use crate::base::Ticks;
-use crate::base::hardware::{Costs, Link};
-use crate::base::mesh::Axis;
+use crate::base::hardware::{Costs, Link, UnitCosts};
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
-use crate::scenario::{Collective, Scenario, Task, Training};
+use crate::scenario::{Collective, Order, Scenario, Task, Training};
+use crate::schedule::Times;
 
 /// A closed form with its value for this scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,10 +35,7 @@ pub fn of(scenario: &Scenario) -> Vec<Formula> {
         return Vec::new();
     }
     match (&scenario.task, &scenario.hardware.costs) {
-        (Task::Train(training), Costs::Unit(unit)) => {
-            let slot = unit.forward + unit.backward_input + unit.backward_weight;
-            pipeline(training, scenario.hardware.clock(), slot)
-        }
+        (Task::Train(training), Costs::Unit(unit)) => pipeline(training, scenario.hardware.clock(), unit),
         (Task::Collective(collective), Costs::Table(table)) if collective.ranks <= scenario.hardware.ranks_per_node => {
             all_reduce(collective, &table.inside).into_iter().collect()
         }
@@ -53,25 +49,20 @@ pub fn find(all: &[Formula], quantity: Quantity) -> Option<&Formula> {
     all.iter().find(|formula| formula.of == quantity)
 }
 
-/// With equal stages and free messages. GPipe and 1F1B share their makespan (Narayanan et al. 2021, section 2.2).
-fn pipeline(training: &Training, clock: Clock, slot: Ticks) -> Vec<Formula> {
-    let p = count(training.mesh.size(Axis::Pipeline));
-    let m = f64::from(training.batch.micro_batches);
-    let slot = clock.in_unit(slot);
+/// With equal stages and free messages.
+fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula> {
+    let Order::Schedule(schedule) = &training.pipeline.order else { return Vec::new() };
+    let [forward, input, weight] = [unit.forward, unit.backward_input, unit.backward_weight].map(|slot| clock.in_unit(slot));
+    let (size, times) = (training.size(), Times { forward, input, weight });
+    let Some(idle) = (schedule.theory.value)(size, times) else { return Vec::new() };
+    let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
+    let theory = &schedule.theory;
     let formula = |of, text, value| Formula { of, text, value };
-    match training.pipeline.schedule.name {
-        "naive" => vec![
-            formula(Quantity::Makespan, "p m t", p * m * slot),
-            formula(Quantity::BubbleFraction, "(p-1)/p", (p - 1.0) / p),
-            formula(Quantity::BubbleRatio, "p-1", p - 1.0),
-        ],
-        "gpipe" | "1f1b" => vec![
-            formula(Quantity::Makespan, "(m+p-1) t", (m + p - 1.0) * slot),
-            formula(Quantity::BubbleFraction, "(p-1)/(m+p-1)", (p - 1.0) / (m + p - 1.0)),
-            formula(Quantity::BubbleRatio, "(p-1)/m", (p - 1.0) / m),
-        ],
-        _ => Vec::new(),
-    }
+    vec![
+        formula(Quantity::Makespan, theory.makespan, busy + idle),
+        formula(Quantity::BubbleFraction, theory.fraction, idle / (busy + idle)),
+        formula(Quantity::BubbleRatio, theory.ratio, idle / busy),
+    ]
 }
 
 /// The alpha-beta time of a bare all-reduce inside a node, in nanoseconds.

@@ -45,11 +45,20 @@ pub struct Slot {
     pub micro_batch: u32,
 }
 
-/// A schedule's result: a row of slots per pipeline rank.
+/// One cell of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cell {
+    /// A slot.
+    One(Slot),
+    /// A forward and a backward that run as one: they start when both can, and their results leave when both have ended.
+    Overlap(Slot, Slot),
+}
+
+/// A schedule's result: a row of cells per pipeline rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Row r is what pipeline rank r computes, in order.
-    pub rows: Vec<Vec<Slot>>,
+    pub rows: Vec<Vec<Cell>>,
 }
 
 /// Why a cell is no slot.
@@ -87,16 +96,49 @@ impl Slot {
     }
 }
 
+impl Cell {
+    /// Its slots, in the order in which they are computed.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        let (first, second) = match self {
+            Self::One(slot) => (slot, None),
+            Self::Overlap(forward, backward) => (forward, Some(backward)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// Reads `2F0` or `(2F4;5B0)OVERLAP_F_B`.
+    fn parse(cell: &str) -> Result<Self, &'static str> {
+        let Some(pair) = cell.strip_prefix('(') else { return Slot::parse(cell).map(Self::One) };
+        let pair = pair.strip_suffix(")OVERLAP_F_B").ok_or("opens a pair: write it as in (2F4;5B0)OVERLAP_F_B")?;
+        let (forward, backward) = pair.split_once(';').ok_or("needs two slots with `;` between them, as in (2F4;5B0)OVERLAP_F_B")?;
+        let (forward, backward) = (Slot::parse(forward.trim())?, Slot::parse(backward.trim())?);
+        let is_pair = forward.pass == Pass::F && backward.pass == Pass::B;
+        if is_pair { Ok(Self::Overlap(forward, backward)) } else { Err("overlaps a forward with a full backward, in this order") }
+    }
+}
+
 impl Plan {
+    /// The plan of `ranks` ranks, each with the row that `row` makes for it.
+    #[must_use]
+    pub fn of_rows(ranks: u32, row: impl Fn(u32) -> Vec<Cell>) -> Self {
+        Self { rows: (0..ranks).map(row).collect() }
+    }
+
     /// The number of micro-batches that the plan runs forward.
     #[must_use]
     pub fn micro_batches(&self) -> usize {
         self.slots().filter(|slot| slot.pass == Pass::F).map(|slot| slot.micro_batch as usize + 1).max().unwrap_or(0)
     }
 
+    /// The number of stages that the plan computes.
+    #[must_use]
+    pub fn stages(&self) -> usize {
+        self.slots().map(|slot| slot.stage as usize + 1).max().unwrap_or(0)
+    }
+
     /// All slots, row by row.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.rows.iter().flatten().copied()
+        self.rows.iter().flatten().flat_map(|cell| cell.slots())
     }
 
     /// Reads the CSV form. Empty cells (bubbles that an author drew) mean nothing.
@@ -111,19 +153,19 @@ impl Plan {
     }
 }
 
-fn parse_row(row: usize, line: &str, errors: &mut Vec<PlanError>) -> Vec<Slot> {
+fn parse_row(row: usize, line: &str, errors: &mut Vec<PlanError>) -> Vec<Cell> {
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let mut slots = Vec::new();
+    let mut cells = Vec::new();
     for (column, cell) in line.split(',').map(str::trim).enumerate() {
         if cell.is_empty() {
             continue;
         }
-        match Slot::parse(cell) {
-            Ok(slot) => slots.push(slot),
+        match Cell::parse(cell) {
+            Ok(parsed) => cells.push(parsed),
             Err(problem) => errors.push(PlanError { row: row + 1, column: column + 1, cell: cell.to_owned(), problem }),
         }
     }
-    slots
+    cells
 }
 
 /// Digits alone, without a sign.
@@ -137,12 +179,21 @@ impl fmt::Display for Slot {
     }
 }
 
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(slot) => write!(f, "{slot}"),
+            Self::Overlap(forward, backward) => write!(f, "({forward};{backward})OVERLAP_F_B"),
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
-            for (column, slot) in row.iter().enumerate() {
+            for (column, cell) in row.iter().enumerate() {
                 let separator = if column == 0 { "" } else { "," };
-                write!(f, "{separator}{slot}")?;
+                write!(f, "{separator}{cell}")?;
             }
             writeln!(f)?;
         }
@@ -155,14 +206,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn slot() -> impl Strategy<Value = Slot> {
-        (any::<u32>(), 0..4_usize, any::<u32>())
-            .prop_map(|(stage, pass, micro_batch)| Slot::new(stage, Pass::ALL[pass], micro_batch))
+    fn cell() -> impl Strategy<Value = Cell> {
+        (any::<u32>(), 0..5_usize, any::<u32>(), any::<u32>()).prop_map(|(stage, kind, micro_batch, other)| {
+            match Pass::ALL.get(kind) {
+                Some(&pass) => Cell::One(Slot::new(stage, pass, micro_batch)),
+                None => Cell::Overlap(Slot::new(stage, Pass::F, micro_batch), Slot::new(other, Pass::B, stage)),
+            }
+        })
     }
 
     proptest! {
         #[test]
-        fn a_plan_prints_and_parses(rows in prop::collection::vec(prop::collection::vec(slot(), 0..9), 1..6)) {
+        fn a_plan_prints_and_parses(rows in prop::collection::vec(prop::collection::vec(cell(), 0..9), 1..6)) {
             let plan = Plan { rows };
             prop_assert_eq!(Plan::parse(&plan.to_string()), Ok(plan));
         }
@@ -183,11 +238,16 @@ mod tests {
         check("0F0,1F0xyz\n2f0,0F,F0,-1F0\n", &[(1, 2, "1F0xyz"), (2, 1, "2f0"), (2, 2, "0F"), (2, 3, "F0"), (2, 4, "-1F0")]);
         check("0F99999999999", &[(1, 1, "0F99999999999")]);
         check("0BW0", &[(1, 1, "0BW0")]);
+        let overlap = "(0F7;7B3)OVERLAP_F_B";
+        assert_eq!(Plan::parse(overlap).map(|plan| plan.to_string()), Ok(format!("{overlap}\n")));
+        check("(0F7;7B3),(0F7)OVERLAP_F_B", &[(1, 1, "(0F7;7B3)"), (1, 2, "(0F7)OVERLAP_F_B")]);
+        check("(0B7;7F3)OVERLAP_F_B", &[(1, 1, "(0B7;7F3)OVERLAP_F_B")]);
     }
 
     #[test]
     fn blanks_and_line_ends_of_other_tools_are_accepted() {
-        let expected = vec![vec![Slot::new(0, Pass::F, 0), Slot::new(0, Pass::B, 0)], vec![Slot::new(1, Pass::F, 0)]];
+        let one = |stage, pass| Cell::One(Slot::new(stage, pass, 0));
+        let expected = vec![vec![one(0, Pass::F), one(0, Pass::B)], vec![one(1, Pass::F)]];
         assert_eq!(Plan::parse("0F0, ,0B0\r\n1F0\r\n").map(|plan| plan.rows), Ok(expected));
     }
 }

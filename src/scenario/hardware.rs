@@ -5,7 +5,9 @@ use super::problem::Problem;
 use super::reader::Extent;
 use super::written::Written;
 use super::{Task, Training};
+use crate::base::ChunkCosts;
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
+use crate::base::mesh::Axis;
 use crate::base::tables::Entry;
 use crate::base::words::{grouped, number};
 use crate::base::{Bytes, Ticks};
@@ -84,13 +86,23 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
         );
         return None;
     };
-    let ticks = |slots: u64| Ticks(slots / unit * shares);
+    let (stages, ranks) = split(written, task?)?;
+    let ticks = |slots: u64| Ticks(slots / unit * shares * ranks);
     Some(UnitCosts {
-        ticks_per_slot: 1_000 / unit * shares,
+        ticks_per_slot: 1_000 / unit * shares * stages,
         forward: ticks(forward),
         backward_input: ticks(backward_input),
         backward_weight: ticks(backward_weight),
     })
+}
+
+/// So many stages share the slots of so many ranks; 1 and 1 where each stage has a slot of its own.
+fn split(written: &Written, task: &Task) -> Option<(u64, u64)> {
+    let costs = written.choice(&pipeline::CHUNK_COSTS, ChunkCosts::find)?;
+    let Task::Train(training) = task else { return Some((1, 1)) };
+    let (stages, ranks) = (training.stages() as u64, training.mesh.size(Axis::Pipeline) as u64);
+    let common = gcd(stages, ranks);
+    Some(if costs == ChunkCosts::Split { (stages / common, ranks / common) } else { (1, 1) })
 }
 
 /// The least common multiple of the numbers of blocks; `None` if it is out of all proportion.

@@ -3,7 +3,7 @@
 use super::presets;
 use crate::base::settings::{Activation, Bias, Norm, Positions};
 use crate::base::tables::TABLES;
-use crate::base::{AllReduce, CollectiveKind, OptimizerKind, PointToPoint, Values};
+use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
 use crate::program::trouble::TroubleKind;
 use crate::schedule::SCHEDULES;
 
@@ -169,6 +169,10 @@ keys! {
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
+        CHUNKS "chunks" Integer(1, 1_000), Like("2", "the schedule's own: 2 on a loop or a V, else 1"), "stages",
+            "stages of each rank";
+        CHUNK_COSTS "chunk_costs" Choice(|| ChunkCosts::NAMES.to_vec()), Is("whole"), "",
+            "unit costs: a chunk takes a whole slot, or its share of the rank's";
         P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is("edge-fifo"), "",
             "who waits for whom when stages exchange a message";
         BARRIER "barrier" Bool, Is("true"), "", "ranks meet at the end of a step, as a global gradient norm makes them";

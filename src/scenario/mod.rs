@@ -9,6 +9,7 @@ mod limits;
 mod load;
 mod memory;
 mod model;
+mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
@@ -20,6 +21,7 @@ mod value;
 mod written;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
@@ -27,7 +29,8 @@ use crate::base::model::{Model, Part};
 pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
-use crate::schedule::Schedule;
+use crate::program::plan::Plan;
+use crate::schedule::{Schedule, Size};
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
@@ -106,14 +109,23 @@ pub struct DataParallel {
 /// How stages work together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
-    /// Order of forward and backward passes on each stage.
-    pub schedule: &'static Schedule,
+    /// Which slots run where, and in which order.
+    pub order: Order,
     /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
     pub barrier: bool,
     /// Blocks of each stage; one entry per stage, each at least 1, together the model's layers.
     pub layers_per_stage: Vec<usize>,
+}
+
+/// Which slots run where, and in which order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// As a named schedule says.
+    Schedule(&'static Schedule),
+    /// As somebody's own plan says, which is sound: its rows are the pipeline's ranks, and it computes every stage of every micro-batch.
+    Plan(Arc<Plan>),
 }
 
 /// How numbers are computed, if they are.
@@ -142,6 +154,17 @@ pub struct Collective {
     pub chunks: usize,
 }
 
+impl Order {
+    /// Its name: the schedule's, or `plan`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Schedule(schedule) => schedule.name,
+            Self::Plan(_) => "plan",
+        }
+    }
+}
+
 impl Scenario {
     /// Reads the text of a scenario and the overrides, each `section.key=value`. `name` names the text in problems.
     ///
@@ -162,10 +185,21 @@ impl Scenario {
 }
 
 impl Training {
-    /// The number of pipeline stages, p.
+    /// The number of pipeline stages: one for each rank of the pipeline, or several.
     #[must_use]
     pub fn stages(&self) -> usize {
-        self.mesh.size(Axis::Pipeline)
+        self.pipeline.layers_per_stage.len()
+    }
+
+    /// What its schedule depends on.
+    ///
+    /// # Panics
+    /// Never: a checked scenario has far fewer ranks and stages than 2^32.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let ranks = self.mesh.size(Axis::Pipeline);
+        let count = |number: usize| u32::try_from(number).expect("a checked number of stages");
+        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), micro_batches: self.batch.micro_batches }
     }
 
     /// The blocks of `stage`.

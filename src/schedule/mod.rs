@@ -1,19 +1,29 @@
 //! Pipeline schedules: pure functions to a [`Plan`], and the one table that names them.
+//!
+//! A schedule says, for each rank, which slot it computes after which. It knows no time and no messages: how long a bubble is follows from
+//! running it. In the formulas p is the number of ranks, v of chunks (stages of a rank), m of micro-batches; F, I and W are the times of a
+//! chunk's passes, and B = I + W.
 
+mod chimera;
+mod dualpipe;
+mod dualpipev;
 mod gpipe;
+mod interleaved;
+mod looped_bfs;
 mod naive;
 mod one_f_one_b;
+mod row;
+mod size;
+mod theory;
+mod zb1p;
+mod zb_h1;
+mod zb_h2;
+mod zbv;
 
 use crate::program::plan::Plan;
 
-/// What a schedule depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Pipeline stages, p.
-    pub stages: u32,
-    /// Micro-batches of a step, m.
-    pub micro_batches: u32,
-}
+pub use size::{Illegal, Measure, Placement, Size};
+pub use theory::{Theory, Times};
 
 /// A row of the table: one named schedule.
 #[derive(Debug)]
@@ -24,20 +34,48 @@ pub struct Schedule {
     pub title: &'static str,
     /// What it does, in a sentence.
     pub meaning: &'static str,
+    /// How long a step takes, and how much of it is idle.
+    pub theory: Theory,
     /// Where it was published.
     pub source: &'static str,
-    /// The plan of a step.
+    /// Which stages a rank holds.
+    pub placement: Placement,
+    /// Whether it takes a size that suits its placement.
+    pub takes: fn(Size) -> Result<(), Illegal>,
+    /// The plan of a step, for a size that it takes.
     pub plan: fn(Size) -> Plan,
 }
 
-/// Every schedule that ranklab knows.
-pub static SCHEDULES: &[Schedule] = &[naive::SCHEDULE, gpipe::SCHEDULE, one_f_one_b::SCHEDULE];
+/// Every schedule that ranklab knows, from the plainest to the newest.
+pub static SCHEDULES: &[Schedule] = &[
+    naive::SCHEDULE,
+    gpipe::SCHEDULE,
+    one_f_one_b::SCHEDULE,
+    looped_bfs::SCHEDULE,
+    interleaved::SCHEDULE,
+    zb_h1::SCHEDULE,
+    zb_h2::SCHEDULE,
+    zb1p::SCHEDULE,
+    zbv::SCHEDULE,
+    chimera::SCHEDULE,
+    dualpipe::SCHEDULE,
+    dualpipev::SCHEDULE,
+];
 
 impl Schedule {
     /// The schedule called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         SCHEDULES.iter().find(|schedule| schedule.name == name)
+    }
+
+    /// Whether the schedule takes `size`.
+    ///
+    /// # Errors
+    /// Why not, with the nearest size that it takes.
+    pub fn check(&self, size: Size) -> Result<(), Illegal> {
+        self.placement.check(size)?;
+        (self.takes)(size)
     }
 }
 
@@ -48,35 +86,8 @@ impl PartialEq for Schedule {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(name: &str, stages: u32, micro_batches: u32) -> String {
-        let schedule = Schedule::find(name).expect("a schedule of the table");
-        (schedule.plan)(Size { stages, micro_batches }).to_string()
-    }
-
-    #[test]
-    fn plans_are_the_published_ones() {
-        insta::assert_snapshot!(plan("naive", 2, 2), @r"
-        0F0,0B0,0F1,0B1
-        1F0,1B0,1F1,1B1
-        ");
-        insta::assert_snapshot!(plan("gpipe", 2, 3), @r"
-        0F0,0F1,0F2,0B0,0B1,0B2
-        1F0,1F1,1F2,1B0,1B1,1B2
-        ");
-        insta::assert_snapshot!(plan("1f1b", 3, 4), @r"
-        0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3
-        1F0,1F1,1B0,1F2,1B1,1F3,1B2,1B3
-        2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3
-        ");
-        insta::assert_snapshot!(plan("1f1b", 4, 2), @r"
-        0F0,0F1,0B0,0B1
-        1F0,1F1,1B0,1B1
-        2F0,2F1,2B0,2B1
-        3F0,3B0,3F1,3B1
-        ");
-    }
+/// For schedules that take every size.
+#[expect(clippy::unnecessary_wraps, reason = "one of the functions of the table")]
+fn any(_: Size) -> Result<(), Illegal> {
+    Ok(())
 }

@@ -2,5 +2,6 @@
 
 mod buckets;
 mod deadlocks;
+mod schedules;
 mod stepping;
 mod verdicts;

@@ -8,7 +8,7 @@ use ranklab::base::{Bytes, Ticks};
 use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
-use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values};
+use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Order, Pipeline, Scenario, Task, Training, Values};
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Scene {
             mesh: Mesh::new(self.replicas, p),
             data_parallel: DataParallel { all_reduce, bucket: Bytes(50_000), first_bucket: Bytes(8_000), overlap },
             pipeline: Pipeline {
-                schedule: Schedule::find(self.schedule).expect("a known schedule"),
+                order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,
                 layers_per_stage,
