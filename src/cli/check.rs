@@ -3,7 +3,7 @@
 use super::failure::print;
 use super::input::Input;
 use super::{Exit, Outcome};
-use crate::lab;
+use crate::lab::{self, Checked};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -16,14 +16,14 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let checked = lab::check(&scenario)?;
-    let mut text = String::new();
+    let mut text = checked.sheet.map_or_else(String::new, |sheet| format!("sheet: {sheet}\n"));
     for finding in &checked.findings {
         text.push_str(finding);
         text.push('\n');
     }
     if checked.findings.is_empty() {
-        text =
-            format!("ok: {} ranks, {} ops; every check passes, and a run of the shapes completes\n", checked.ranks, checked.ops);
+        let Checked { ranks, ops, .. } = checked;
+        text.push_str(&format!("ok: {ranks} ranks, {ops} ops; every check passes, and a run of the shapes completes\n"));
     }
     print(&text)?;
     Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::CheckFailed })

@@ -13,16 +13,18 @@
 //! On their own streams both ends wait for the compute ops that the rank issued before them.
 //!
 //! Messages meet by order. Where a rank needs a message that was sent behind others, it receives those first: receives along an edge are
-//! issued in the order of their sends.
+//! issued in the order of their sends. A sheet that says where messages stand has the last word.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::base::mesh::Axis;
 use crate::base::settings::PointToPoint;
 use crate::base::{BufferId, ChannelId, OpId, Rank, StreamId};
 use crate::program::tables::{COMPUTE, Channel};
 use crate::program::{Buffer, OpKind, Origin, PassName, Program, Role};
+use crate::scenario::Order;
 
-use super::Build;
+use super::{Build, sheet};
 
 /// Adds all messages between stages.
 pub(super) fn run(build: &mut Build) {
@@ -33,12 +35,18 @@ pub(super) fn run(build: &mut Build) {
     program.reserve(2 * copies.messages.len(), 2 * copies.messages.len(), 0);
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        program.order[rank.index()] = with_messages(program, &mut edges, &mut copies, joined, (rank, &order));
+        program.order[rank.index()] = match &training.pipeline.order {
+            Order::Sheet(sheet) if sheet.has_messages() => {
+                let row = &sheet.rows[training.mesh.coordinate(rank, Axis::Pipeline)];
+                sheet::with_messages(program, &mut edges, &copies, joined, (rank, &order, row))
+            }
+            _ => with_messages(program, &mut edges, &mut copies, joined, (rank, &order)),
+        };
     }
 }
 
 /// Which buffers travel, and their copies on the ranks that read them. A buffer goes to one rank.
-struct Copies {
+pub(super) struct Copies {
     /// Per buffer of the program before this pass: its copy.
     of: Vec<Option<BufferId>>,
     /// Per copy, in the order of their ids.
@@ -103,12 +111,18 @@ impl Copies {
     }
 
     /// The rank that `source` travels to, and its copy there, if it travels.
-    fn reader(&self, program: &Program, source: BufferId) -> Option<(Rank, BufferId)> {
+    pub fn reader(&self, program: &Program, source: BufferId) -> Option<(Rank, BufferId)> {
         if source.index() < self.lasting {
             return None;
         }
         let copy = (*self.of.get(source.index())?)?;
         Some((program.buffers[copy.index()].rank, copy))
+    }
+
+    /// Who sends `buffer`, if a message fills it.
+    pub fn sender(&self, buffer: BufferId) -> Option<Rank> {
+        let message = buffer.index().checked_sub(self.of.len()).and_then(|copy| self.messages.get(copy))?;
+        Some(message.from)
     }
 
     /// What `rank` must receive before it can read `buffer`: nothing, or all that comes along the same edge up to it.
@@ -142,14 +156,7 @@ fn with_messages(
     let mut issued = Vec::with_capacity(order.len() * 2);
     let mut travelling: Vec<(Rank, BufferId, OpId)> = Vec::new();
     let mut before = None;
-    let mut rest = order;
-    while let Some(&first) = rest.first() {
-        let same = |&&op: &&OpId| {
-            let origin = program.origin_index(op);
-            origin == program.origin_index(first) || joined.contains(&origin)
-        };
-        let (slot, behind) = rest.split_at(rest.iter().take_while(same).count());
-        rest = behind;
+    for slot in groups(program, joined, order) {
         for &op in slot {
             program.reads(op).iter().for_each(|&local| copies.receive(rank, local, &mut travelling));
         }
@@ -172,13 +179,22 @@ fn with_messages(
     issued
 }
 
+/// The ops of each slot, or of two that run as one; others by their origin.
+pub(super) fn groups<'order>(program: &Program, joined: &BTreeSet<u32>, order: &'order [OpId]) -> Vec<&'order [OpId]> {
+    let is_one = |&before: &OpId, &op: &OpId| {
+        let origin = program.origin_index(op);
+        origin == program.origin_index(before) || joined.contains(&origin)
+    };
+    order.chunk_by(is_one).collect()
+}
+
 /// A message is there because of the slot that made or needs its value.
-fn origin(program: &Program, of: OpId) -> Origin {
+pub(super) fn origin(program: &Program, of: OpId) -> Origin {
     Origin { pass: PassName::Messages, ..program.op(of).origin }
 }
 
 /// The channels and streams of directed pairs of ranks.
-struct Edges {
+pub(super) struct Edges {
     p2p: PointToPoint,
     known: BTreeMap<(Rank, Rank), Edge>,
     /// The latest few of them: a stage has few neighbours.
@@ -189,7 +205,7 @@ struct Edges {
 type Edge = (ChannelId, StreamId, StreamId);
 
 impl Edges {
-    fn send(
+    pub fn send(
         &mut self,
         program: &mut Program,
         edge: (Rank, Rank),
@@ -203,7 +219,7 @@ impl Edges {
         op
     }
 
-    fn receive(
+    pub fn receive(
         &mut self,
         program: &mut Program,
         edge: (Rank, Rank),

@@ -12,6 +12,7 @@ mod homes;
 mod lower;
 mod messages;
 mod optimizer;
+mod sheet;
 mod stages;
 mod state;
 mod synchronise;
@@ -23,7 +24,7 @@ use crate::program::Program;
 use crate::program::plan::Plan;
 use crate::program::tables::Setting;
 use crate::program::trouble::Trouble;
-use crate::scenario::{Order, Scenario, Task, Training};
+use crate::scenario::{Scenario, Task, Training};
 
 use homes::Homes;
 
@@ -92,10 +93,7 @@ pub fn compile_until(scenario: &Scenario, name: &str) -> Option<Compiled> {
 /// The plan of one step of a pipeline.
 #[must_use]
 pub fn plan(training: &Training) -> Plan {
-    match &training.pipeline.order {
-        Order::Schedule(schedule) => (schedule.plan)(training.size()),
-        Order::Plan(plan) => Plan::clone(plan),
-    }
+    training.plan()
 }
 
 fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {

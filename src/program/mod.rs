@@ -8,6 +8,7 @@ pub mod op;
 pub mod partners;
 pub mod plan;
 pub mod record;
+pub mod sheet;
 pub mod tables;
 pub mod text;
 pub mod trace;

@@ -169,7 +169,8 @@ keys! {
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
-        CHUNKS "chunks" Integer(1, 1_000), Like("2", "the schedule's own: 2 on a loop or a V, else 1"), "stages",
+        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
+        CHUNKS "chunks" Integer(1, 1_000), Like("1", "2 for schedules on a loop or a V, else 1"), "stages",
             "stages of each rank";
         CHUNK_COSTS "chunk_costs" Choice(|| ChunkCosts::NAMES.to_vec()), Is("whole"), "",
             "unit costs: a chunk takes a whole slot, or its share of the rank's";
@@ -231,6 +232,7 @@ keys! {
         BYTES "bytes" Integer(1, 1 << 40), Is("1048576"), "", "payload of each rank in bytes";
         RANKS "ranks" Integer(1, 65_536), Is("8"), "ranks", "ranks that take part";
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
+        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 65_536), Like("8", "ranks for a ring, else 1"), "", "pieces that the payload is cut into";
     }
 }

@@ -75,10 +75,7 @@ fn is_two_way(training: &Training) -> bool {
 
 /// The most micro-batches that any stage holds at once.
 fn in_flight(training: &Training) -> usize {
-    let plan = match &training.pipeline.order {
-        Order::Schedule(schedule) => &(schedule.plan)(training.size()),
-        Order::Plan(plan) => &**plan,
-    };
+    let plan = training.plan();
     let peak = |row: &Vec<Cell>| {
         let count = row.iter().flat_map(|cell| cell.slots()).scan(0_usize, |held, slot| {
             match slot.pass {

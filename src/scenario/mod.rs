@@ -14,6 +14,7 @@ pub mod presets;
 pub mod problem;
 mod reader;
 pub mod settings;
+mod sheet;
 mod text;
 mod training;
 mod trouble;
@@ -30,6 +31,7 @@ pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerK
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::program::plan::Plan;
+use crate::program::sheet::Sheet;
 use crate::schedule::{Schedule, Size};
 
 pub use load::{Source, decode, load, read};
@@ -124,7 +126,9 @@ pub struct Pipeline {
 pub enum Order {
     /// As a named schedule says.
     Schedule(&'static Schedule),
-    /// As somebody's own plan says, which is sound: its rows are the pipeline's ranks, and it computes every stage of every micro-batch.
+    /// As somebody's own plan says.
+    Sheet(Arc<Sheet>),
+    /// As this plan says, which is sound: its rows are the pipeline's ranks, and it runs every micro-batch through every stage and back.
     Plan(Arc<Plan>),
 }
 
@@ -160,7 +164,7 @@ impl Order {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Schedule(schedule) => schedule.name,
-            Self::Plan(_) => "plan",
+            Self::Sheet(_) | Self::Plan(_) => "plan",
         }
     }
 }
@@ -189,6 +193,16 @@ impl Training {
     #[must_use]
     pub fn stages(&self) -> usize {
         self.pipeline.layers_per_stage.len()
+    }
+
+    /// The plan of a step.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        match &self.pipeline.order {
+            Order::Schedule(schedule) => (schedule.plan)(self.size()),
+            Order::Sheet(sheet) => sheet.plan(),
+            Order::Plan(plan) => Plan::clone(plan),
+        }
     }
 
     /// What its schedule depends on.

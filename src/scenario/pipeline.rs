@@ -11,25 +11,27 @@ use crate::schedule::{Measure, Schedule, Size};
 /// The pipeline; its stages follow from ranks, schedule and chunks, its cut from the model's `layers`.
 pub(super) fn read(written: &mut Written, layers: Option<usize>) -> Option<Pipeline> {
     let schedule = written.choice(&pipeline::SCHEDULE, Schedule::find);
-    let stages = schedule.and_then(|schedule| stages(written, schedule));
+    let sheet = written.sheet.clone();
+    let stages = sheet.as_ref().map_or_else(|| stages(written, schedule), |sheet| Some(sheet.plan().stages()));
     let layers_per_stage = layers.zip(stages).and_then(|(layers, stages)| layers_per_stage(written, layers, stages));
     Some(Pipeline {
-        order: Order::Schedule(schedule?),
+        order: match sheet {
+            Some(sheet) => Order::Sheet(sheet),
+            None => Order::Schedule(schedule?),
+        },
         p2p: written.choice(&pipeline::P2P, PointToPoint::find)?,
         barrier: written.flag(&pipeline::BARRIER)?,
         layers_per_stage: layers_per_stage?,
     })
 }
 
-/// The number of stages, if the schedule takes its sizes.
-fn stages(written: &mut Written, schedule: &Schedule) -> Option<usize> {
-    let usual = Some(schedule.placement.usual_chunks());
-    let size = Size {
-        ranks: written.count(&parallel::PIPELINE)?,
-        chunks: written.or(&pipeline::CHUNKS, Written::count, usual)?,
-        micro_batches: written.count(&batch::MICRO_BATCHES)?,
-    };
-    let Err(illegal) = schedule.check(size) else { return Some(size.stages() as usize) };
+/// The number of stages, if the schedule takes its sizes. A schedule that is unknown takes all: other problems are found all the same.
+fn stages(written: &mut Written, schedule: Option<&Schedule>) -> Option<usize> {
+    let usual = schedule.map_or(1, |schedule| schedule.placement.usual_chunks());
+    let (ranks, chunks) = (written.count(&parallel::PIPELINE)?, written.or(&pipeline::CHUNKS, Written::count, Some(usual))?);
+    let stages = Some(ranks as usize * chunks as usize);
+    let (Some(schedule), Some(micro_batches)) = (schedule, written.count(&batch::MICRO_BATCHES)) else { return stages };
+    let Err(illegal) = schedule.check(Size { ranks, chunks, micro_batches }) else { return stages };
     let key = match illegal.what {
         Measure::Ranks => &parallel::PIPELINE,
         Measure::Chunks => &pipeline::CHUNKS,
