@@ -16,15 +16,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let checked = lab::check(&scenario)?;
-    let mut text = checked.sheet.map_or_else(String::new, |sheet| format!("sheet: {sheet}\n"));
-    for finding in &checked.findings {
-        text.push_str(finding);
-        text.push('\n');
-    }
+    let mut lines: Vec<String> = checked.sheet.iter().map(|sheet| format!("sheet: {sheet}")).collect();
+    lines.extend_from_slice(&checked.findings);
     if checked.findings.is_empty() {
         let Checked { ranks, ops, .. } = checked;
-        text.push_str(&format!("ok: {ranks} ranks, {ops} ops; every check passes, and a run of the shapes completes\n"));
+        lines.push(format!("ok: {ranks} ranks, {ops} ops; every check passes, and a run of the shapes completes"));
     }
-    print(&text)?;
+    print(&lines.join("\n"))?;
     Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::CheckFailed })
 }

@@ -19,7 +19,19 @@ pub(super) fn with_messages(
     (rank, order, row): (Rank, &[OpId], &[Option<Action>]),
 ) -> Vec<OpId> {
     let ends = ends(program, copies, order);
-    let mut walk = Walk { program, edges, ends, rank, row, next: 0, step: 0, at: None, before: None, sent: BTreeMap::new(), awaited: vec![] };
+    let mut walk = Walk {
+        program,
+        edges,
+        ends,
+        rank,
+        row,
+        next: 0,
+        step: 0,
+        at: None,
+        before: None,
+        sent: BTreeMap::new(),
+        awaited: vec![],
+    };
     let mut issued = Vec::with_capacity(order.len() * 2);
     for group in groups(walk.program, joined, order) {
         walk.up_to(group[0], &mut issued);

@@ -129,13 +129,12 @@ fn sum_orders(plan: &Plan, micro_batches: u32, replicas: u32) -> Vec<Vec<u32>> {
 /// the other, each in its own order.
 fn in_turn(orders: &[Vec<u32>]) -> Plan {
     let cell = |stage: usize, pass, m: u32| Cell::One(Slot::new(u32::try_from(stage).expect("a checked number"), pass, m));
-    let row = match orders {
-        [order] => order.iter().flat_map(|&m| [cell(0, Pass::F, m), cell(0, Pass::B, m)]).collect(),
-        _ => {
-            let all = |pass| orders.iter().enumerate().map(move |(stage, order)| (stage, order, pass));
-            let stages = all(Pass::F).chain(all(Pass::B).rev());
-            stages.flat_map(|(stage, order, pass)| order.iter().map(move |&m| cell(stage, pass, m))).collect()
-        }
+    let row = if let [order] = orders {
+        order.iter().flat_map(|&m| [cell(0, Pass::F, m), cell(0, Pass::B, m)]).collect()
+    } else {
+        let all = |pass| orders.iter().enumerate().map(move |(stage, order)| (stage, order, pass));
+        let stages = all(Pass::F).chain(all(Pass::B).rev());
+        stages.flat_map(|(stage, order, pass)| order.iter().map(move |&m| cell(stage, pass, m))).collect()
     };
     Plan { rows: vec![row] }
 }

@@ -29,9 +29,9 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
 pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
 use crate::base::{Bytes, Dtype};
-use crate::program::trouble::Trouble;
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
+use crate::program::trouble::Trouble;
 use crate::schedule::{Schedule, Size};
 
 pub use load::{Source, decode, load, read};

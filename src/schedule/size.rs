@@ -89,9 +89,11 @@ impl Placement {
             Self::Line | Self::TwoWay if chunks != 1 => {
                 Err(Illegal::new(Measure::Chunks, 1, format!("cuts the model into one stage for each rank, not into {chunks}")))
             }
-            Self::Vee if chunks != 2 => {
-                Err(Illegal::new(Measure::Chunks, 2, format!("gives each rank 2 stages, one on the way down and one on the way up, not {chunks}")))
-            }
+            Self::Vee if chunks != 2 => Err(Illegal::new(
+                Measure::Chunks,
+                2,
+                format!("gives each rank 2 stages, one on the way down and one on the way up, not {chunks}"),
+            )),
             Self::TwoWay if !ranks.is_multiple_of(2) => {
                 let reason = format!("pairs ranks from the two ends of the pipeline, and {ranks} is odd");
                 Err(Illegal::new(Measure::Ranks, ranks + 1, reason))

@@ -3,5 +3,6 @@
 mod buckets;
 mod deadlocks;
 mod schedules;
+mod sheets;
 mod stepping;
 mod verdicts;

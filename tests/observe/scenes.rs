@@ -8,7 +8,9 @@ use ranklab::base::{Bytes, Ticks};
 use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
-use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Order, Pipeline, Scenario, Task, Training, Values};
+use ranklab::scenario::{
+    Batch, Collective, CollectiveKind, DataParallel, Numerics, Order, Pipeline, Scenario, Task, Training, Values,
+};
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
 

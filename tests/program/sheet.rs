@@ -61,8 +61,12 @@ fn what_other_tools_write_around_cells_is_accepted() {
     for text in ["0F0, ,0B0,\r\n1F0,1B0\r\n", ",,0F0,0B0\n,1F0,,1B0", "\"0F0\",\"0B0\"\n1F0,1B0", " 0F0 ,0B0\n1F0\t,1B0\n"] {
         assert_eq!(read(text).plan(), expected, "{text:?}");
     }
-    assert!(Sheet::is_likely("0F0") && Sheet::is_likely(",,(0F1;") && Sheet::is_likely("\u{feff}0F0") && Sheet::is_likely("\"0F0\""));
-    assert!(!Sheet::is_likely("title = \"x\"") && !Sheet::is_likely("[model]") && !Sheet::is_likely("") && !Sheet::is_likely("7 = 1"));
+    assert!(
+        Sheet::is_likely("0F0") && Sheet::is_likely(",,(0F1;") && Sheet::is_likely("\u{feff}0F0") && Sheet::is_likely("\"0F0\"")
+    );
+    assert!(
+        !Sheet::is_likely("title = \"x\"") && !Sheet::is_likely("[model]") && !Sheet::is_likely("") && !Sheet::is_likely("7 = 1")
+    );
 }
 
 /// Every kind of mistake: row, column, cell, and words of the problem.
@@ -80,7 +84,10 @@ fn mistakes_are_told_with_their_place() {
     }
     check("0F0,1F0xyz", &[(1, 2, "1F0xyz", "no micro-batch")]);
     check("0F1.5,0F-1", &[(1, 1, "0F1.5", "no micro-batch"), (1, 2, "0F-1", "no micro-batch")]);
-    check("2f0,F0,-1F0", &[(1, 1, "2f0", "unknown letters"), (1, 2, "F0", "begin with a stage"), (1, 3, "-1F0", "begin with a stage")]);
+    check(
+        "2f0,F0,-1F0",
+        &[(1, 1, "2f0", "unknown letters"), (1, 2, "F0", "begin with a stage"), (1, 3, "-1F0", "begin with a stage")],
+    );
     check("0F0,0B\n1F0,17", &[(1, 2, "0B", "no micro-batch"), (2, 2, "17", "no letters")]);
     check("0F0,0B", &[(1, 2, "0B", "no micro-batch")]);
     check("0F0,0X0,0FW1", &[(1, 2, "0X0", "unknown letters"), (1, 3, "0FW1", "unknown letters")]);

@@ -50,7 +50,8 @@ impl Walk<'_> {
     fn slot(&mut self, place: Place, slot: Slot) {
         let home = *self.homes.entry(slot.stage).or_insert(place);
         if home.0 != place.0 {
-            let problem = format!("runs stage {} on a second rank; row {}, column {} has it, too", slot.stage, home.0 + 1, home.1 + 1);
+            let problem =
+                format!("runs stage {} on a second rank; row {}, column {} has it, too", slot.stage, home.0 + 1, home.1 + 1);
             return self.refuse(place, problem, "each stage on one rank");
         }
         let done = self.done.entry((slot.stage, slot.micro_batch)).or_default();
@@ -97,10 +98,15 @@ impl Walk<'_> {
         }
         if let Some((missing, next)) = hole(&stages) {
             let place = self.homes[&next];
-            return self.refuse(place, format!("runs stage {next}, and stage {missing} runs nowhere"), "stages 0, 1, 2 and so on");
+            return self.refuse(
+                place,
+                format!("runs stage {next}, and stage {missing} runs nowhere"),
+                "stages 0, 1, 2 and so on",
+            );
         }
         if let Some((missing, next)) = hole(&micro_batches) {
-            let place = self.done.iter().find(|((_, m), _)| *m == next).and_then(|(_, done)| done.iter().flatten().next().copied());
+            let place =
+                self.done.iter().find(|((_, m), _)| *m == next).and_then(|(_, done)| done.iter().flatten().next().copied());
             let problem = format!("runs micro-batch {next}, and micro-batch {missing} runs nowhere");
             return self.refuse(place.unwrap_or_default(), problem, "micro-batches 0, 1, 2 and so on");
         }

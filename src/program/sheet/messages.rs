@@ -17,7 +17,9 @@ pub(super) fn check(walk: &mut Walk) {
             match *action {
                 Some(Action::Message(end, message)) => one_end(walk, &mut ends, place, (end, message)),
                 Some(Action::Shard(action, stage)) => shard(walk, &mut reducing, place, (action, stage)),
-                None if sheet.has_messages() => walk.refuse(place, "is a bubble beside messages", "no empty cells: who waits is seen"),
+                None if sheet.has_messages() => {
+                    walk.refuse(place, "is a bubble beside messages", "no empty cells: who waits is seen");
+                }
                 _ => {}
             }
         }
@@ -38,7 +40,11 @@ fn one_end(walk: &mut Walk, ends: &mut BTreeMap<(End, Message), Place>, place: P
         return walk.refuse(place, "has no stage at its other end", "messages between neighbouring stages");
     };
     if home != Some(place.0) {
-        return walk.refuse(place, format!("stands on a rank without stage {stage}"), "sends name the sender's stage, receives the receiver's");
+        return walk.refuse(
+            place,
+            format!("stands on a rank without stage {stage}"),
+            "sends name the sender's stage, receives the receiver's",
+        );
     }
     if peer == place.0 {
         return walk.refuse(place, "is a message from a rank to itself", "none: the value is there already");
@@ -53,8 +59,12 @@ fn one_end(walk: &mut Walk, ends: &mut BTreeMap<(End, Message), Place>, place: P
         return walk.refuse(place, "is of a micro-batch that nobody runs", "messages of the plan's micro-batches");
     };
     match end {
-        End::Send if place.1 < slot.1 => walk.refuse(place, "is sent before it is computed", "the send behind the slot that makes its value"),
-        End::Recv if place.1 > slot.1 => walk.refuse(place, "is received after it is needed", "the receive before the slot that needs it"),
+        End::Send if place.1 < slot.1 => {
+            walk.refuse(place, "is sent before it is computed", "the send behind the slot that makes its value");
+        }
+        End::Recv if place.1 > slot.1 => {
+            walk.refuse(place, "is received after it is needed", "the receive before the slot that needs it");
+        }
         End::WaitSend if !ends.contains_key(&(End::Send, message)) => {
             walk.refuse(place, "waits for a send that was not issued", "the wait behind its send");
         }

@@ -1,6 +1,6 @@
 //! Reading a sheet: rows to cells, cells to words, words to actions in the letters of today.
 
-use super::{Action, Dialect, End, MOST_ERRORS, Message, Sheet, ShardAction, SheetError};
+use super::{Action, Dialect, End, MOST_ERRORS, Message, ShardAction, Sheet, SheetError};
 use crate::base::words::shortened;
 use crate::program::plan::{Cell, Pass, Slot};
 
@@ -16,7 +16,8 @@ pub(super) fn parse(text: &str) -> Result<Sheet, Vec<SheetError>> {
     let is_old = reader.is_old(&rows);
     let mut sheet = Sheet { rows: Vec::with_capacity(rows.len()), dialect: Dialect::Letters };
     for (row, cells) in rows.iter().enumerate() {
-        let action = |(column, raw): (usize, &Option<Raw>)| raw.as_ref().and_then(|raw| reader.action((row, column), raw, is_old));
+        let action =
+            |(column, raw): (usize, &Option<Raw>)| raw.as_ref().and_then(|raw| reader.action((row, column), raw, is_old));
         sheet.rows.push(cells.iter().enumerate().map(action).collect());
     }
     sheet.dialect = dialect(&sheet, is_old);
