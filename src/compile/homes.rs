@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use crate::base::Rank;
 use crate::base::mesh::Axis;
-use crate::program::plan::Plan;
+use crate::program::plan::{Cell, Plan};
 use crate::scenario::Training;
 
 /// Where the stages of a plan stand.
 pub(super) struct Homes {
     /// Per stage, the rows that compute it, in order: one, or two where the pipeline runs both ways.
     pub of_stage: Vec<Vec<usize>>,
+    /// Whether some forwards and backwards run as one.
+    pub overlaps: bool,
     /// Per stage and micro-batch, the row that takes it.
     rows: Vec<usize>,
     micro_batches: usize,
@@ -38,7 +40,8 @@ impl Homes {
                 rows[slot.stage as usize * micro_batches + slot.micro_batch as usize] = row;
             }
         }
-        Self { of_stage, rows, micro_batches }
+        let overlaps = plan.rows.iter().flatten().any(|cell| matches!(cell, Cell::Overlap(..)));
+        Self { of_stage, overlaps, rows, micro_batches }
     }
 
     /// The home of `stage` that takes `micro_batch`.

@@ -13,7 +13,7 @@ use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
 use super::homes::Homes;
-use super::stages::{self, PartTables, Stages};
+use super::stages::{self, PartTables, Passes, Stages};
 use super::{Build, collective};
 
 /// Makes the compute ops of all steps and replicas; for a bare collective its one op.
@@ -30,7 +30,8 @@ pub(super) fn run(build: &mut Build) {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
             let (program, joined) = (&mut build.program, &mut build.joined);
             let (stages, homes) = (&stages, &homes);
-            let mut walk = Walk { program, joined, training, stages, homes, replica, step, flow, reads: Vec::new() };
+            let (overlapped, reads) = (false, Vec::new());
+            let mut walk = Walk { program, joined, training, stages, homes, replica, step, flow, overlapped, reads };
             walk.zero_gradients();
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
@@ -55,6 +56,8 @@ struct Walk<'a> {
     replica: usize,
     step: u32,
     flow: Flow,
+    /// The slot at work runs as one with another.
+    overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.
     reads: Vec<BufferId>,
 }
@@ -123,9 +126,11 @@ impl Walk<'_> {
         match cell {
             Cell::One(slot) => self.slot(slot),
             Cell::Overlap(forward, backward) => {
+                self.overlapped = true;
                 self.slot(forward);
                 let first = self.program.ops();
                 self.slot(backward);
+                self.overlapped = false;
                 self.joined.insert(self.program.origin_index(OpId::new(first)));
             }
         }
@@ -175,17 +180,17 @@ impl Walk<'_> {
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
-                self.run(site, part.forward, &[output]);
+                self.run(site, self.passes(part).forward, &[output]);
             }
             Part::Block(_) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, part.forward, &[output, saved]);
+                self.run(site, self.passes(part).forward, &[output, saved]);
             }
             Part::Head => {
                 let loss = self.program.buffer(site.rank, Name::Loss(site.global), Role::Scratch, self.stages.loss);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, part.forward, &[loss, saved]);
+                self.run(site, self.passes(part).forward, &[loss, saved]);
             }
         }
     }
@@ -202,7 +207,7 @@ impl Walk<'_> {
         self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
-        self.run(site, part.backward_input, &[gradient, deferred]);
+        self.run(site, self.passes(part).backward_input, &[gradient, deferred]);
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
@@ -215,7 +220,11 @@ impl Walk<'_> {
         self.read(site, second, part.place, part);
         let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
-        self.run(site, part.backward_weight, gradients);
+        self.run(site, self.passes(part).backward_weight, gradients);
+    }
+
+    fn passes(&self, part: &PartTables) -> Passes {
+        if self.overlapped { part.overlapped } else { part.alone }
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.

@@ -33,13 +33,22 @@ pub(super) struct PartTables {
     pub place: u32,
     pub saved: LayoutId,
     pub deferred: LayoutId,
-    pub forward: KernelId,
-    pub backward_input: KernelId,
-    pub backward_weight: KernelId,
+    /// Its passes by themselves.
+    pub alone: Passes,
+    /// Its passes in a forward and a backward that run as one.
+    pub overlapped: Passes,
     /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
     /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
+}
+
+/// The kernels of a part.
+#[derive(Clone, Copy)]
+pub(super) struct Passes {
+    pub forward: KernelId,
+    pub backward_input: KernelId,
+    pub backward_weight: KernelId,
 }
 
 /// The rank of the plan's `row` in `replica`.
@@ -57,16 +66,15 @@ impl Stages {
         let cut = cut(training);
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
-        let free = |kernel| KernelCost { kernel, shares: 0, flops: 0, bytes: 0 };
         let mut stages = Self {
-            parts: cut.iter().map(|parts| stage(program, training, parts)).collect(),
+            parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
             activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
             loss: program.layout(Layout::tensor(dtype, &[])),
-            load_tokens: program.kernel(free(Kernel::LoadTokens)),
-            load_targets: program.kernel(free(Kernel::LoadTargets)),
-            zero_gradients: program.kernel(free(Kernel::ZeroGradients)),
+            load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
+            load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
+            zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
@@ -89,22 +97,28 @@ fn cut(training: &Training) -> Vec<Vec<Part>> {
     stages
 }
 
-fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<PartTables> {
+fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
     let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.parameter_dtype);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let kernels = [Kernel::Forward(part), Kernel::BackwardInput(part), Kernel::BackwardWeight(part)];
-        let [forward, backward_input, backward_weight] = kernels.map(|kernel| program.kernel(cost(training, kernel, shares)));
+        let mut passes = |overlapped| {
+            let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
+            Passes {
+                forward: kernel(Kernel::Forward(part)),
+                backward_input: kernel(Kernel::BackwardInput(part)),
+                backward_weight: kernel(Kernel::BackwardWeight(part)),
+            }
+        };
+        let (alone, overlapped) = (passes(false), passes(overlaps));
         PartTables {
             part,
             place: place(model, part),
             saved: program.layout(bundle(saved(model, size, part), dtype)),
             deferred: program.layout(bundle(deferred(model, size, part), dtype)),
-            forward,
-            backward_input,
-            backward_weight,
+            alone,
+            overlapped,
             weights: Vec::new(),
             gradients: Vec::new(),
         }
@@ -116,7 +130,7 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     let activation = (size * model.sequence * model.hidden) as u64 * training.parameter_dtype.size();
-    KernelCost { kernel, shares, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
+    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
 }
 
 fn place(model: &Model, part: Part) -> u32 {

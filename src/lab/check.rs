@@ -10,6 +10,7 @@ use crate::observe::why;
 use crate::program::head::head;
 use crate::program::trace::Outcome;
 use crate::scenario::{Order, Scenario, Task};
+use crate::schedule::Schedule;
 
 /// What a check found.
 #[derive(Clone, Debug)]
@@ -57,5 +58,6 @@ fn sheet(scenario: &Scenario) -> Option<String> {
     let Task::Train(training) = &scenario.task else { return None };
     let Order::Sheet(sheet) = &training.pipeline.order else { return None };
     let (ranks, stages, micro_batches) = (sheet.rows.len(), training.stages(), training.batch.micro_batches);
-    Some(format!("{}; {ranks} ranks, {stages} stages, {micro_batches} micro-batches", sheet.dialect.name()))
+    let known = Schedule::recognise(&sheet.plan()).map_or_else(String::new, |schedule| format!("; it is {}", schedule.title));
+    Some(format!("{}; {ranks} ranks, {stages} stages, {micro_batches} micro-batches{known}", sheet.dialect.name()))
 }

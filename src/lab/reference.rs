@@ -160,6 +160,7 @@ fn run(program: Program) -> crate::engine::Result<Reference> {
 
 /// A reference's time does not matter.
 pub(super) fn untimed() -> Hardware {
-    let slot = UnitCosts { ticks_per_slot: 1, forward: Ticks(1), backward_input: Ticks(1), backward_weight: Ticks(1) };
+    let tick = Ticks(1);
+    let slot = UnitCosts { ticks_per_slot: 1, forward: tick, backward_input: tick, backward_weight: tick, overlapped: Ticks(3) };
     Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1 }
 }

@@ -52,8 +52,9 @@ pub fn find(all: &[Formula], quantity: Quantity) -> Option<&Formula> {
 /// With equal stages and free messages.
 fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula> {
     let Order::Schedule(schedule) = &training.pipeline.order else { return Vec::new() };
-    let [forward, input, weight] = [unit.forward, unit.backward_input, unit.backward_weight].map(|slot| clock.in_unit(slot));
-    let (size, times) = (training.size(), Times { forward, input, weight });
+    let slots = [unit.forward, unit.backward_input, unit.backward_weight, unit.overlapped];
+    let [forward, input, weight, overlapped] = slots.map(|slot| clock.in_unit(slot));
+    let (size, times) = (training.size(), Times { forward, input, weight, overlapped });
     let Some(idle) = (schedule.theory.value)(size, times) else { return Vec::new() };
     let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
     let theory = &schedule.theory;

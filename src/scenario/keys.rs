@@ -199,6 +199,8 @@ keys! {
         BACKWARD_INPUT "backward_input" Number(0.0, 1_000.0), Is("1"), "slots", "unit costs: backward pass for a stage's input";
         BACKWARD_WEIGHT "backward_weight" Number(0.0, 1_000.0), Is("1"), "slots",
             "unit costs: backward pass for a stage's weights";
+        OVERLAPPED "overlapped" Number(0.0, 1_000.0), Like("3", "one after the other"), "slots",
+            "unit costs: a forward and a backward that run as one";
         MEMORY_GB "memory_gb" Number(0.000_001, 1_000_000.0), Like("80", "the table's; no limit with unit costs"), "GB",
             "memory of a device; a GB is 1e9 bytes";
         NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";

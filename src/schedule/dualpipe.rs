@@ -18,7 +18,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
         makespan: "mt + (p/2-1)(F&B+B-3W)",
         fraction: "(p-2)/(3m+p-2)",
         ratio: "(p-2)/(3m)",
-        value: |size, t| t.are_equal().then(|| (size.p() / 2.0 - 1.0) * (t.all() + t.backward() - 3.0 * t.weight)),
+        value: |size, t| t.are_equal().then(|| (size.p() / 2.0 - 1.0) * (t.overlapped + t.backward() - 3.0 * t.weight)),
     },
     source: "DeepSeek-AI 2024, DeepSeek-V3, arXiv 2412.19437, figure 5; steps of github.com/deepseek-ai/DualPipe",
     placement: Placement::TwoWay,

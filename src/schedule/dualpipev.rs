@@ -14,7 +14,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
         makespan: "2mt + (p-1)(F&B+B-3W)",
         fraction: "(p-1)/(3m+p-1)",
         ratio: "(p-1)/(3m)",
-        value: |size, t| t.are_equal().then(|| (size.p() - 1.0) * (t.all() + t.backward() - 3.0 * t.weight)),
+        value: |size, t| t.are_equal().then(|| (size.p() - 1.0) * (t.overlapped + t.backward() - 3.0 * t.weight)),
     },
     source: "cut in half by Sea AI Lab; steps of dualpipev.py in github.com/deepseek-ai/DualPipe",
     placement: Placement::Vee,

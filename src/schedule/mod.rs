@@ -4,6 +4,7 @@
 //! running it. In the formulas p is the number of ranks, v of chunks (stages of a rank), m of micro-batches; F, I and W are the times of a
 //! chunk's passes, and B = I + W.
 
+mod block;
 mod chimera;
 mod dualpipe;
 mod dualpipev;
@@ -15,6 +16,8 @@ mod one_f_one_b;
 mod row;
 mod size;
 mod theory;
+mod v_half;
+mod v_min;
 mod zb1p;
 mod zb_h1;
 mod zb_h2;
@@ -57,6 +60,8 @@ pub static SCHEDULES: &[Schedule] = &[
     zb_h2::SCHEDULE,
     zb1p::SCHEDULE,
     zbv::SCHEDULE,
+    v_half::SCHEDULE,
+    v_min::SCHEDULE,
     chimera::SCHEDULE,
     dualpipe::SCHEDULE,
     dualpipev::SCHEDULE,
@@ -67,6 +72,16 @@ impl Schedule {
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         SCHEDULES.iter().find(|schedule| schedule.name == name)
+    }
+
+    /// The schedule whose plan `plan` is.
+    #[must_use]
+    pub fn recognise(plan: &Plan) -> Option<&'static Self> {
+        let count = |number: usize| u32::try_from(number).ok();
+        let (ranks, stages, micro_batches) = (count(plan.rows.len())?, count(plan.stages())?, count(plan.micro_batches())?);
+        let size = Size { ranks, chunks: stages.checked_div(ranks)?, micro_batches };
+        let is_it = |schedule: &&Self| size.stages() == stages && schedule.check(size).is_ok() && (schedule.plan)(size) == *plan;
+        SCHEDULES.iter().find(is_it)
     }
 
     /// Whether the schedule takes `size`.

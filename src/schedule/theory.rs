@@ -26,6 +26,8 @@ pub struct Times {
     pub input: f64,
     /// W.
     pub weight: f64,
+    /// F&B, a forward and a backward that run as one.
+    pub overlapped: f64,
 }
 
 impl Theory {
@@ -45,6 +47,15 @@ impl Theory {
         fraction: "(p-1)/(mv+p-1)",
         ratio: "(p-1)/(mv)",
         value: |size, t| (size.micro_batches >= size.ranks).then(|| (size.p() - 1.0) * t.all()),
+    };
+
+    /// For schedules that nobody has a closed form for.
+    pub(super) const UNKNOWN: Self = Self {
+        idle: "no closed form",
+        makespan: "no closed form",
+        fraction: "no closed form",
+        ratio: "no closed form",
+        value: |_, _| None,
     };
 
     /// Idle for p-1 forwards while the first micro-batch comes, and not again, if there are micro-batches enough.
@@ -67,11 +78,11 @@ impl Times {
         self.input + self.weight
     }
 
-    /// Whether all passes take the same time, as zero-bubble schedules suppose.
+    /// Whether all passes take the same time, as zero-bubble schedules suppose, and nothing is won by running two as one.
     #[must_use]
     pub fn are_equal(self) -> bool {
         let same = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        same(self.forward, self.input) && same(self.input, self.weight)
+        same(self.forward, self.input) && same(self.input, self.weight) && same(self.overlapped, self.all())
     }
 
     /// t, forward and backward.

@@ -75,6 +75,9 @@ fn a_sheet_is_a_scenario_and_may_be_named_by_one() {
     let plan = write("plan.csv", "0F0,0F1,0BW0,0BW1\r\n1F0,1BW0,1F1,1BW1\r\n");
     check(&["run", &plan], 0, "equal to one device");
     check(&["check", &plan], 0, "sheet: PyTorch of 2024");
+    check(&["check", &plan], 0, "it is 1F1B");
+    check(&["run", &plan, "--json"], 0, "\"recognised\": \"1f1b\"");
+    check(&["run", "zbv-p4m8", "--json"], 0, "\"recognised\": \"zbv\"");
     check(&["compile", &plan, "--after", "plan"], 0, "1F0,1B0,1F1,1B1\n");
     let scenario = write("scenario.toml", "title = \"mine\"\n[pipeline]\ncsv = \"plan.csv\"\n");
     check(&["run", &scenario], 0, "equal to one device");

@@ -2,6 +2,7 @@
 
 use ranklab::observe::{Ledger, Metrics};
 use ranklab::program::check::check;
+use ranklab::program::plan::{Pass, Slot};
 use ranklab::program::trace::Outcome;
 use ranklab::schedule::{SCHEDULES, Schedule, Size};
 
@@ -203,6 +204,47 @@ fn selected_sizes_show_the_published_numbers() {
     check("chimera", (4, 4, 1), 16, 4, [&[3, 4, 4, 3]; 2]);
 }
 
+/// What the authors' own scheduler reaches; ours must be no longer and hold no more.
+#[test]
+fn schedules_made_of_blocks_are_as_good_as_published() {
+    #[track_caller]
+    fn check(schedule: &str, (p, m): (u32, u32), makespan: u32, peak: u32) {
+        let shown = shown(&metrics(schedule, (p, m, 2), ""));
+        assert!(shown.makespan <= makespan, "{schedule} p{p} m{m}: {} > {makespan}", shown.makespan);
+        assert!(shown.to_weight.iter().all(|&held| held <= peak), "{schedule} p{p} m{m}: {:?} > {peak}", shown.to_weight);
+    }
+    check("v-half", (4, 12), 77, 6);
+    check("v-half", (4, 24), 149, 6);
+    check("v-half", (6, 24), 155, 8);
+    check("v-half", (8, 32), 209, 10);
+    check("v-min", (4, 12), 83, 4);
+    check("v-min", (4, 24), 155, 4);
+    check("v-min", (6, 24), 161, 6);
+    check("v-min", (8, 32), 219, 8);
+}
+
+/// However many micro-batches there are, a rank holds what the schedule promises.
+#[test]
+fn schedules_made_of_blocks_keep_to_their_memory() {
+    for p in 1..17 {
+        for (name, room) in [("v-half", 2 * (p / 2) + 2), ("v-min", 2 * ((p + 1) / 3) + 2)] {
+            let schedule = Schedule::find(name).expect("a schedule");
+            for micro_batches in [1, 2, 3, p, 2 * p + 1, 5 * p] {
+                let plan = (schedule.plan)(Size { ranks: p, chunks: 2, micro_batches });
+                for row in &plan.rows {
+                    assert_eq!(row.len(), 6 * micro_batches as usize, "{name} p{p} m{micro_batches}");
+                    let change = |slot: Slot| i32::from(slot.pass == Pass::F) - i32::from(slot.pass == Pass::W);
+                    let held = row.iter().flat_map(|cell| cell.slots()).scan(0, |held, slot| {
+                        *held += change(slot);
+                        Some(*held)
+                    });
+                    assert!(held.max() <= i32::try_from(room).ok(), "{name} p{p} m{micro_batches} holds more than {room}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn chimera_with_equal_passes_has_its_published_bubble() {
     for p in [2, 4, 6, 8] {
@@ -231,6 +273,41 @@ fn the_ladder_of_four_ranks_and_eight_micro_batches() {
     check("zb-h2", 1, "", "27u", "27u");
     check("zb-h2", 1, "pipeline.barrier = false", "27u", "24u");
     check("zbv", 2, "pipeline.barrier = false\npipeline.chunk_costs = \"split\"", "25.5u", "24u");
+}
+
+/// A forward and a backward that run as one may take less than both.
+#[test]
+fn overlapped_pairs_have_their_own_cost() {
+    #[track_caller]
+    fn check(costs: &str, makespan: &str) {
+        let sheet = "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n";
+        let overrides: Vec<String> =
+            costs.split(' ').chain(["numerics.values=shape", "model.layers=3"]).map(str::to_owned).collect();
+        let scenario =
+            ranklab::scenario::Scenario::parse("plan.csv", sheet, &overrides).unwrap_or_else(|problems| panic!("{problems}"));
+        let run = ranklab::lab::Lab::new().run(&scenario).expect("a run");
+        let record = run.record();
+        assert_eq!(record.trace.clock.show(record.run().makespan()), makespan, "{costs}");
+    }
+    check("seed=1", "9u");
+    check("hardware.overlapped=2", "7u");
+    check("hardware.overlapped=2.5", "8u");
+    check("hardware.overlapped=0.25 hardware.forward=0.5", "3u");
+    check("hardware.overlapped=4", "11u");
+    let (apart, as_one) = (metrics("dualpipe", (8, 20, 1), ""), metrics("dualpipe", (8, 20, 1), "hardware.overlapped = 2"));
+    assert!(as_one.step_period < apart.step_period);
+}
+
+/// A plan is known by what it is; another order is another plan.
+#[test]
+fn plans_are_recognised() {
+    for schedule in SCHEDULES {
+        let size = Size { ranks: 4, chunks: schedule.placement.usual_chunks(), micro_batches: 8 };
+        let mut plan = (schedule.plan)(size);
+        assert_eq!(Schedule::recognise(&plan), Some(schedule));
+        plan.rows[0].swap(0, 1);
+        assert_eq!(Schedule::recognise(&plan), None, "{}", schedule.name);
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn pipelines_equal_one_device_bit_for_bit() {
 #[test]
 fn schedules_equal_one_device_bit_for_bit() {
     for (pipeline, micro_batches) in [(1, 3), (2, 4), (2, 5), (3, 6)] {
-        for schedule in ["looped-bfs", "interleaved", "zb-h1", "zb-h2", "zb1p", "zbv", "dualpipev"] {
+        for schedule in ["looped-bfs", "interleaved", "zb-h1", "zb-h2", "zb1p", "zbv", "v-half", "v-min", "dualpipev"] {
             let known = Schedule::find(schedule).expect("a schedule");
             if known.check(Size { ranks: pipeline, chunks: known.placement.usual_chunks(), micro_batches }).is_ok() {
                 check_schedule(schedule, pipeline, micro_batches, "", &["equal"]);

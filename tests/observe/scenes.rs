@@ -68,6 +68,7 @@ fn hardware(scene: &Scene) -> Hardware {
         forward: slot,
         backward_input: slot,
         backward_weight: Ticks(SLOT * scene.backward_weight),
+        overlapped: Ticks(SLOT * (2 + scene.backward_weight)),
     };
     let costs = if scene.table { table() } else { Costs::Unit(unit) };
     Hardware { costs, memory: scene.memory, ranks_per_node: 4 }

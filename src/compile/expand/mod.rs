@@ -149,7 +149,7 @@ impl<'a> Member<'a> {
     /// Adds a copy between gradients and pieces, on the collective's stream.
     fn run(&mut self, kernel: Kernel, reads: &[BufferId], writes: &[BufferId]) {
         let payload = self.program.collectives[self.collective.index()].bytes.0;
-        let kernel = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: 2 * payload });
+        let kernel = self.program.kernel(KernelCost { bytes: 2 * payload, ..KernelCost::free(kernel) });
         let place = (self.ranks[self.place], self.program.stream_of(self.op));
         let op = self.program.add(place, OpKind::Run(kernel), (reads, writes), self.origin);
         self.inherit_waits(op);
