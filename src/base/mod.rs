@@ -5,6 +5,7 @@ pub mod ids;
 pub mod mesh;
 pub mod model;
 pub mod saved;
+pub mod prefetch;
 pub mod settings;
 pub mod tables;
 pub mod units;
