@@ -89,6 +89,8 @@ pub struct PanelView<'a> {
     pub cursor: Ticks,
     /// Lines scrolled away from the top of the panel.
     pub scroll: usize,
+    /// The chosen row of the panel's table, unless its rows are ranks; it may lie behind the last one.
+    pub chosen: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
     /// Events at which a continued run stops.

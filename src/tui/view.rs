@@ -94,13 +94,16 @@ fn run_panel(pane: Pane) -> Option<Draw> {
     })
 }
 
-fn panel_view(model: &Model, focused: bool) -> PanelView<'_> {
+/// What a panel shows of the model.
+#[must_use]
+pub fn panel_view(model: &Model, focused: bool) -> PanelView<'_> {
     PanelView {
         position: model.now,
         focus: model.focus_rank(),
         op: model.cursor_op(),
         cursor: Ticks(model.timeline.cursor.time),
         scroll: model.scroll[model.view as usize],
+        chosen: model.chosen[model.view as usize],
         focused,
         breaks: &model.breaks,
         values: model.values.as_deref(),

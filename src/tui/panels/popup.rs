@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::program::head::head;
+use super::parts::op_text;
 use crate::tui::commands::{self, Command};
 use crate::tui::knobs::{Knob, knobs};
 use crate::tui::lesson::{plain_line, text_lines};
@@ -194,7 +194,9 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
     let data = &model.run.data;
     for (y, (place, &event)) in (0..inside.height()).zip(model.breaks.iter().enumerate()) {
         let op = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)).map(|event| event.op);
-        let op = op.map(|op| format!("{} {}", data.program().rank_of(op), head(data.program(), op)));
+        let room = inside.width().saturating_sub(33);
+        let text = |op| format!("{} {}", data.program().rank_of(op), op_text(data.program(), op, room, inside.tier));
+        let op = op.map(text);
         let time = data.clock().show(data.position(event).time);
         let text = [format!("event {event}"), format!("t={time}"), op.unwrap_or_default()];
         choice(&mut inside, y, place == selected, &[(2, &text[0]), (16, &text[1]), (28, &text[2])]);

@@ -30,6 +30,8 @@ pub struct Wire {
     pub total: (Bytes, Ticks),
     /// What moves on it now; in brackets what is posted and waits.
     pub now: String,
+    /// Whether these are the messages of collectives.
+    pub collective: bool,
     /// Whether something moves.
     pub moves: bool,
     /// Whether it is busy much longer than the other wires: it paces them.
@@ -207,7 +209,8 @@ impl Wire {
             _ => names.join(" "),
         };
         let share = ratio(carried.busy.0, at.time().0);
-        Self { from: flow.from, to: flow.to, carried, total: flow.total(), now, moves, slow: false, share }
+        let (total, collective) = (flow.total(), flow.collective);
+        Self { from: flow.from, to: flow.to, carried, total, now, collective, moves, slow: false, share }
     }
 
     /// The label on a wire of `room` columns.
