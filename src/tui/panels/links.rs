@@ -96,9 +96,9 @@ fn title(subject: &Subject<'_>, at: &At, room: u16) -> String {
                 Shape::Other => ("Messages", "reduce", "broadcast"),
             };
             let name = format!("{shape}  {} {}", collective.kind.name(), collective.label);
-            let ((reduced, reduces), (gathered, gathers)) = (phase.reduce, phase.gather);
-            let long = format!("{name}: {first} step {reduced} of {reduces}, {second} {gathered} of {gathers}");
-            let short = format!("{shape}  {first} {reduced}/{reduces}, {second} {gathered}/{gathers}");
+            let ([done, of], [then, of_then]) = ([phase.reduce.0, phase.reduce.1], [phase.gather.0, phase.gather.1]);
+            let long = format!("{name}: {first} step {done} of {of}, {second} {then} of {of_then}");
+            let short = format!("{shape}  {first} {done}/{of}, {second} {then}/{of_then}");
             if width_of(&long) <= room { long } else { short }
         }
     }
