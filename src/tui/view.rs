@@ -68,8 +68,8 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             selected::title(model)
         }
         Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits => {
-            inside.say(1, 0, "no run yet", Role::Quiet);
-            String::new()
+            inside.say(1, 0, timeline::no_run(model), Role::Quiet);
+            model.view.names().0.to_owned()
         }
     };
     let mut around = pen.part(placed.area);

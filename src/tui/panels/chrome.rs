@@ -8,6 +8,7 @@ use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
+use crate::tui::lesson::{Action, actions};
 use crate::tui::model::{Model, Pane, View};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
@@ -170,7 +171,7 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let mut x = 1;
     for &command in footer(model.view, pane) {
         let [key, mut word] = item(commands::binding(command));
-        if let Some(other) = word_here(model.view, pane, command) {
+        if let Some(other) = word_here(model, pane, command) {
             other.clone_into(&mut word);
         }
         if x + width_of(&key) + 1 + width_of(&word) + 2 + reserved > pen.width() {
@@ -184,9 +185,14 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
 }
 
 /// What a key is for in this view and pane, where that is less than everything it does.
-fn word_here(view: View, pane: Option<Pane>, command: Command) -> Option<&'static str> {
+fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'static str> {
+    let view = model.view;
     match command {
-        Command::Open if view == View::Lesson => Some("answer"),
+        Command::Open if view == View::Lesson => Some(match next_action(model) {
+            Some(Action::Set { .. }) => "try",
+            Some(Action::Answer) => "answer",
+            None => "go on",
+        }),
         Command::Open if view != View::Lessons => Some("go to it"),
         Command::Down => match pane {
             Some(Pane::Debugger | Pane::Memory | Pane::Waits) => Some("rank"),
@@ -197,6 +203,11 @@ fn word_here(view: View, pane: Option<Pane>, command: Command) -> Option<&'stati
         Command::NextPane if view == View::Lesson && pane != Some(Pane::Text) => Some("text"),
         _ => None,
     }
+}
+
+/// What Enter does on the page of the lesson.
+fn next_action(model: &Model) -> Option<Action<'_>> {
+    actions(model.lesson.page()?).nth(model.lesson.taken())
 }
 
 fn key_and_word(pen: &mut Pen<'_>, x: u16, key: &str, word: &str) -> u16 {

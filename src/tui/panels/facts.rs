@@ -27,7 +27,9 @@ pub fn sentence(data: &RunData) -> String {
     let report = &data.report;
     let mut parts = vec![ending(data)];
     if data.record.trace.outcome == Outcome::Completed {
-        parts.push(format!("{} a step", data.clock().show(data.metrics.makespan)));
+        // A bare collective has no training steps.
+        let of = if data.program().setting.model.is_some() { " a step" } else { "" };
+        parts.push(format!("{}{of}", data.clock().show(data.metrics.makespan)));
         if let Some(ratio) = report.bubble.ratio {
             parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
         }

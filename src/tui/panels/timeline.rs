@@ -91,7 +91,7 @@ pub fn shown_rows(data: &RunData, first: usize, lanes: usize) -> Vec<usize> {
 pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     let data = &*model.run.data;
     if data.rows.is_empty() {
-        pen.say(1, 1, if model.asked.is_some() { "compiling and running ..." } else { "no run" }, Role::Quiet);
+        pen.say(1, 1, no_run(model), Role::Quiet);
         return "Timeline".to_owned();
     }
     let left = label_width(data);
@@ -119,6 +119,12 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         legend(model, mixed || level == Level::Bucketed, y + 1 + u16::from(computes), pen);
     }
     title(data, shown.len(), level, &window)
+}
+
+/// What stands in place of a run that is not there.
+#[must_use]
+pub fn no_run(model: &Model) -> &'static str {
+    if model.asked.is_some() { "compiling and running ..." } else { "no run" }
 }
 
 fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String {

@@ -130,7 +130,9 @@ impl Wires {
         let mut open: Vec<(usize, u16)> =
             (0..ranks.len()).filter(|&member| parents[member].is_none()).map(|root| (root, 0)).collect();
         while let Some((member, depth)) = open.pop() {
-            if y >= pen.height() {
+            if y + 1 == pen.height() && !open.is_empty() {
+                let left = ranks.len() - usize::from(y);
+                pen.say(1, y, &format!("{} {left} more", pen.tier.dots()), Role::Quiet);
                 return;
             }
             let x = 1 + depth.min(12) * 6;

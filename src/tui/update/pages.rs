@@ -67,7 +67,8 @@ fn act(model: &mut Model) -> Option<Effect> {
         Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
         Some(Action::Answer) => None,
         None if actions(page).next().is_some() => {
-            model.say("all on this page is done; ] turns it, Bksp puts the knobs back");
+            let turned = if model.setup.changes.is_empty() { "" } else { ", Bksp puts the knobs back" };
+            model.say(format!("all on this page is done; ] turns it{turned}"));
             return None;
         }
         None => return turn(model, true),
