@@ -71,9 +71,7 @@ pub fn wires(run: &Run, step: u32) -> Vec<Wire> {
 #[must_use]
 pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
     let mut stats: Vec<Option<CollectiveStats>> = vec![None; run.program.collectives.len()];
-    // Asked for several times per op, in an order that jumps from rank to rank: read once, in the tables' order.
-    let of = |op| collective_of(run, op).filter(|_| run.of_step(op, step));
-    let of: Vec<Option<CollectiveId>> = (0..run.program.ops()).map(OpId::new).map(of).collect();
+    let (of, sent) = members(run, step);
     let mut depth = vec![0_u32; run.program.ops()];
     for event in &run.trace.events {
         let Some(id) = of[event.op.index()] else { continue };
@@ -86,14 +84,27 @@ pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
         let stats = stats[id.index()].get_or_insert_with(|| CollectiveStats::new(id, collective, times.start));
         stats.steps = stats.steps.max(deep);
         stats.end = stats.end.max(times.end);
-        stats.sent += match run.program.kind(event.op) {
+        stats.sent = match run.program.kind(event.op) {
             OpKind::Collective(_) => whole_sent(run, collective) * group_size(run, collective),
-            // A buffered message has an event at each end.
-            OpKind::Recv(channel) | OpKind::RecvReduce(channel) if run.program.channels[channel.index()].buffered => Bytes::ZERO,
-            _ => run.message_bytes(event.op),
+            _ => sent[id.index()],
         };
     }
     stats.into_iter().flatten().collect()
+}
+
+/// The collective of each op of step `step`, and what the messages of each collective carried. Events jump from rank to rank, so this is
+/// read in the tables' order, once.
+fn members(run: &Run, step: u32) -> (Vec<Option<CollectiveId>>, Vec<Bytes>) {
+    let mut of = Vec::with_capacity(run.program.ops());
+    let mut sent = vec![Bytes::ZERO; run.program.collectives.len()];
+    for op in (0..run.program.ops()).map(OpId::new) {
+        let id = collective_of(run, op).filter(|_| run.of_step(op, step));
+        if let (Some(id), OpKind::Send(_), Some(_)) = (id, run.program.kind(op), run.times(op)) {
+            sent[id.index()] += run.message_bytes(op);
+        }
+        of.push(id);
+    }
+    (of, sent)
 }
 
 /// What one member sends in a collective that runs as one op: a ring's closed form, 2(N-1)/N of the payload, as its cost is a ring's.
