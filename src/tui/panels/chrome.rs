@@ -169,7 +169,8 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
-    for &command in footer(model.view, pane) {
+    let all_done = model.view == View::Lesson && model.lesson.taken() > 0 && next_action(model).is_none();
+    for &command in footer(model.view, pane).iter().filter(|&&command| !(all_done && command == Command::Open)) {
         let [key, mut word] = item(commands::binding(command));
         if let Some(other) = word_here(model, pane, command) {
             other.clone_into(&mut word);

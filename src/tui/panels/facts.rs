@@ -63,7 +63,10 @@ fn ending(data: &RunData) -> String {
                 let ranks: Vec<String> = cycle.iter().map(|(rank, _)| rank.to_string()).collect();
                 format!("deadlock: {} wait for each other", ranks.join(" and "))
             }
-            None => "deadlock: nothing can move".to_owned(),
+            None => match graph.edges.iter().find(|edge| edge.on_op.is_none()) {
+                Some(edge) => format!("deadlock: {} waits for {}, which never comes", edge.rank, edge.on_rank),
+                None => "deadlock: nothing can move".to_owned(),
+            },
         },
         (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
             format!("out of memory: {rank} would hold {needed} of {limit}")
@@ -74,7 +77,7 @@ fn ending(data: &RunData) -> String {
         }
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
-                format!("wrong: first at step {}, r{} `{}`, {}", first.step, first.rank, first.op, first.tensor)
+                format!("wrong: {} differs first, at r{} `{}` in step {}", first.tensor, first.rank, first.op, first.step)
             }
             None => "wrong numbers".to_owned(),
         },

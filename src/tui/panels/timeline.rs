@@ -111,14 +111,16 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     }
     alerts(data, &shown, &window, left, pen);
     playhead(model, &window, left, y, pen.tier.playfoot(), pen);
-    if lanes < usize::from(pen.height().saturating_sub(AROUND)) {
+    let has_legend = lanes < usize::from(pen.height().saturating_sub(AROUND));
+    if has_legend {
         let computes = data.coverage.busy.streams > 0;
         if computes {
             utilisation(model, &window, left, y + 1, pen);
         }
         legend(model, mixed || level == Level::Bucketed, y + 1 + u16::from(computes), pen);
     }
-    title(data, shown.len(), level, &window)
+    let rule = if level == Level::Bucketed && !has_legend { ", its largest kind" } else { "" };
+    title(data, shown.len(), level, &window) + rule
 }
 
 /// What stands in place of a run that is not there.
