@@ -30,7 +30,7 @@ fn arrows_choose_ranks_links_and_gaps() {
     check("4 j j k j", 0, 2);
     check("4 G", 0, 5);
     check("4 G g g", 0, 0);
-    check("6 j j", 0, 2);
+    check("6 j j", 1, 2);
     check("6 k", 0, 0);
     // Before the first event nobody is blocked; behind r0's first ops r1, r2 and r3 are.
     check("7 j", 1, 0);
@@ -40,7 +40,7 @@ fn arrows_choose_ranks_links_and_gaps() {
 
 #[test]
 fn a_chosen_row_is_marked_without_colour() {
-    for (view, mark) in [("3 j", ">r1"), ("4 j", ">r1->r0"), ("5 j", ">r1"), ("6 j", ">r3"), ("n n 7 j", ">r1")] {
+    for (view, mark) in [("3 j", ">r1"), ("4 j", ">r1->r0"), ("5 j", ">r1"), ("6 j", ">r3    27u"), ("n n 7 j", ">r1")] {
         let lab = lab(view);
         assert!(super::pictures::text(&lab.model).contains(mark), "{view}: {mark}");
     }

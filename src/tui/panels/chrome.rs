@@ -169,8 +169,10 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
-    let all_done = model.view == View::Lesson && model.lesson.taken() > 0 && next_action(model).is_none();
-    for &command in footer(model.view, pane).iter().filter(|&&command| !(all_done && command == Command::Open)) {
+    // Enter has nothing to do on a page of which all is done, and where there is no page.
+    let idle = model.lesson.page().is_none() || (model.lesson.taken() > 0 && next_action(model).is_none());
+    let idle = model.view == View::Lesson && idle;
+    for &command in footer(model.view, pane).iter().filter(|&&command| !(idle && command == Command::Open)) {
         let [key, mut word] = item(commands::binding(command));
         if let Some(other) = word_here(model, pane, command) {
             other.clone_into(&mut word);

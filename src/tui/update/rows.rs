@@ -25,7 +25,12 @@ pub fn choose(model: &mut Model, distance: isize) {
             let all = links::wires(&data, &at, model.focus_rank()).all.len();
             model.chosen[model.view as usize] = moved(chosen.min(all.saturating_sub(1)), all);
         }
-        Some(Pane::Metrics) => model.chosen[model.view as usize] = moved(chosen, data.prepared.gaps.len()),
+        Some(Pane::Metrics) => {
+            let chosen = moved(chosen, data.prepared.gaps.len());
+            model.chosen[model.view as usize] = chosen;
+            // The bars above the gaps mark the same rank.
+            data.prepared.gaps.get(chosen).into_iter().for_each(|gap| to_rank(model, gap.rank));
+        }
         Some(Pane::Waits) => choose_rank(model, &blocked(&at), distance),
         _ => choose_rank(model, &(0..data.ranks()).map(Rank::new).collect::<Vec<_>>(), distance),
     }
