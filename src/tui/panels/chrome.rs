@@ -155,8 +155,17 @@ fn share(part: u64, whole: u64, columns: u16) -> u16 {
 /// The message to the learner; while there is none, how the run ended.
 pub fn message(model: &Model, pen: &mut Pen<'_>) {
     let ending = model.message.is_empty() && model.run.data.ranks() > 0 && model.view != View::Lessons;
-    let text = if ending { facts::sentence(&model.run.data) } else { model.message.clone() };
-    pen.say(1, 0, &pen.cut(&text, pen.width().saturating_sub(2)), if ending { Role::Quiet } else { Role::Text });
+    let room = pen.width().saturating_sub(2);
+    if ending {
+        // What does not fit goes whole: half a number is none.
+        let mut parts = facts::ending(&model.run.data);
+        while parts.len() > 1 && width_of(&parts.join(", ")) > room {
+            parts.pop();
+        }
+        pen.say(1, 0, &pen.cut(&parts.join(", "), room), Role::Quiet);
+    } else {
+        pen.say(1, 0, &pen.cut(&model.message, room), Role::Text);
+    }
 }
 
 /// The keys that fit, those of the focused pane first.

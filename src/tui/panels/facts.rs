@@ -21,11 +21,17 @@ pub fn facts(data: &RunData) -> Vec<String> {
     facts
 }
 
-/// How the run ended, with its first numbers, the most important first.
+/// How the run ended, with its first numbers.
 #[must_use]
 pub fn sentence(data: &RunData) -> String {
+    ending(data).join(", ")
+}
+
+/// The parts of that sentence, the most important first.
+#[must_use]
+pub fn ending(data: &RunData) -> Vec<String> {
     let report = &data.report;
-    let mut parts = vec![ending(data)];
+    let mut parts = vec![verdict(data)];
     if data.record.trace.outcome == Outcome::Completed {
         // A bare collective has no training steps.
         let of = if data.program().setting.model.is_some() { " a step" } else { "" };
@@ -35,7 +41,7 @@ pub fn sentence(data: &RunData) -> String {
         }
     }
     parts.extend(loss(report));
-    parts.join(", ")
+    parts
 }
 
 fn ranks(data: &RunData) -> String {
@@ -54,7 +60,7 @@ fn judgement(data: &RunData) -> String {
     }
 }
 
-fn ending(data: &RunData) -> String {
+fn verdict(data: &RunData) -> String {
     let verdict = &data.report.verdict;
     let drift = verdict.max_abs_diff.unwrap_or(0.0);
     match (&data.record.trace.outcome, verdict.kind) {
