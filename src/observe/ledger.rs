@@ -1,6 +1,6 @@
 //! The ledger: what every rank holds over time, by role, with the peak and the op that caused it.
 
-use super::replay::{Moment, replay};
+use super::replay::{Moment, replay, replay_memory};
 use super::run::Run;
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::memory::{ByRole, Memory};
@@ -59,7 +59,7 @@ impl Ledger {
         };
         let first = (0..run.program.ranks()).map(|rank| vec![sample(&memory, Rank::new(rank), None)]);
         let mut samples: Vec<Vec<Sample>> = first.collect();
-        replay(run, |moment| {
+        replay_memory(run, |moment| {
             apply(&mut memory, run.program, moment);
             let rank = run.program.rank_of(moment.op);
             let samples = &mut samples[rank.index()];
