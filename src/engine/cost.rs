@@ -70,7 +70,8 @@ impl CostModel {
         if node(from) == node(to) { &table.inside } else { &table.between }
     }
 
-    /// A collective as one op: a ring's closed form, 2(N-1) (alpha + bytes / N / bandwidth); a barrier takes one latency.
+    /// A collective as one op: a ring's closed form, N-1 times (alpha + bytes / N / bandwidth), twice that for an all-reduce; a barrier
+    /// takes one latency.
     fn collective(&self, program: &Program, collective: usize) -> Ticks {
         let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
         let collective = &program.collectives[collective];
@@ -80,7 +81,7 @@ impl CostModel {
         let n = ranks.len() as u64;
         match collective.kind {
             CollectiveKind::Barrier => link.alpha,
-            CollectiveKind::AllReduce => transfer(link, Bytes(collective.bytes.0.div_ceil(n))) * (2 * (n - 1)),
+            moving => transfer(link, Bytes(collective.bytes.0.div_ceil(n))) * (moving.rounds() * (n - 1)),
         }
     }
 

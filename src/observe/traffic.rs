@@ -82,14 +82,12 @@ pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
     stats.into_iter().flatten().collect()
 }
 
-/// What one member sends in a collective that runs as one op: a ring's closed form, 2(N-1)/N of the payload, as its cost is a ring's.
+/// What one member sends in a collective that runs as one op: a ring's closed form, as its cost is: (N-1)/N of the payload, and twice
+/// that in an all-reduce.
 #[must_use]
 pub fn whole_sent(run: &Run, collective: &Collective) -> Bytes {
     let n = group_size(run, collective);
-    match collective.kind {
-        CollectiveKind::Barrier => Bytes::ZERO,
-        CollectiveKind::AllReduce => Bytes(collective.bytes.0.div_ceil(n) * (2 * (n - 1))),
-    }
+    Bytes(collective.bytes.0.div_ceil(n) * (collective.kind.rounds() * (n - 1)))
 }
 
 /// The collective that `op` moves data for; `None` for all else. The pieces of an expanded one carry its number; a bare one is the only.

@@ -4,6 +4,7 @@
 //! which its host issues the ops; each op runs on its stream, after the stream's earlier ops and after the ops that it waits for.
 //! A wait names an op that was issued earlier on the same rank, as a CUDA event does.
 
+pub use super::collective::{Collective, CollectiveKind, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
 use crate::base::model::{Model, Parameter};
 use crate::base::settings::{Dtype, Optimizer};
@@ -31,6 +32,8 @@ pub struct Program {
     pub layouts: Vec<Layout>,
     /// The model's parameters; empty without a model.
     pub parameters: Vec<Parameter>,
+    /// Units of parameters that ranks share out; empty where they share none.
+    pub units: Vec<Unit>,
     /// Named pieces of memory.
     pub buffers: Vec<Buffer>,
     /// Per rank, its ops in issue order.
@@ -99,30 +102,6 @@ pub struct Group {
     pub ranks: Vec<Rank>,
 }
 
-/// One collective operation of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collective {
-    /// The group.
-    pub group: GroupId,
-    /// What is done.
-    pub kind: CollectiveKind,
-    /// What it is done to: `bucket3`, `payload`, `step`.
-    pub label: String,
-    /// The step that it belongs to.
-    pub step: u32,
-    /// Payload of one rank.
-    pub bytes: Bytes,
-}
-
-/// What a collective does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CollectiveKind {
-    /// Every member's buffers become the sum over the members.
-    AllReduce,
-    /// The members meet.
-    Barrier,
-}
-
 /// The parts of a value: most buffers hold one tensor, what a block saves holds several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -175,17 +154,6 @@ struct Chain {
 
 /// A place in the pool from 1, or an id plus 1; or nothing.
 type Link = Option<std::num::NonZeroU32>;
-
-impl CollectiveKind {
-    /// All kinds with their names in program texts.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::AllReduce, "all-reduce"), (Self::Barrier, "barrier")];
-
-    /// Its name in program texts.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-}
 
 impl TensorPart {
     /// Number of elements.
@@ -395,6 +363,16 @@ impl Program {
         &mut self.ops.operands[start as usize..end as usize]
     }
 
+    /// Replaces the buffers that an op reads and writes.
+    pub fn set_operands(&mut self, op: OpId, (reads, writes): (&[BufferId], &[BufferId])) {
+        let place = |length: usize| u32::try_from(length).expect("fewer than 2^32 operands");
+        let start = self.ops.operands.len();
+        let ends = [start, start + reads.len(), start + reads.len() + writes.len()];
+        self.ops.operands.extend_from_slice(reads);
+        self.ops.operands.extend_from_slice(writes);
+        self.ops.rows[op.index()].operands = ends.map(place);
+    }
+
     /// Adds a buffer.
     pub fn buffer(&mut self, rank: Rank, name: Name, role: Role, layout: LayoutId) -> BufferId {
         self.buffers.push(Buffer { rank, name, role, layout });
@@ -440,7 +418,8 @@ impl PartialEq for Program {
         self.setting == other.setting
             && (&self.streams, &self.channels, &self.groups) == (&other.streams, &other.channels, &other.groups)
             && (&self.collectives, &self.kernels, &self.layouts) == (&other.collectives, &other.kernels, &other.layouts)
-            && (&self.parameters, &self.buffers, &self.order) == (&other.parameters, &other.buffers, &other.order)
+            && (&self.parameters, &self.units) == (&other.parameters, &other.units)
+            && (&self.buffers, &self.order) == (&other.buffers, &other.order)
             && self.all().all(same)
     }
 }

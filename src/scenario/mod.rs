@@ -12,6 +12,7 @@ mod model;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod sharding;
 pub mod settings;
 mod text;
 mod training;
@@ -24,7 +25,10 @@ use std::ops::Range;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
-pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
+use crate::base::precision::Precision;
+pub use crate::base::settings::{
+    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+};
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::schedule::Schedule;
@@ -65,14 +69,18 @@ pub enum Task {
 pub struct Training {
     /// The transformer.
     pub model: Model,
-    /// Type of the parameters and their gradients.
-    pub parameter_dtype: Dtype,
+    /// Types of parameters, gradients and optimizer state.
+    pub precision: Precision,
     /// How much data a step takes.
     pub batch: Batch,
     /// The ranks; at least as many layers as stages.
     pub mesh: Mesh,
-    /// How replicas average their gradients.
+    /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
+    /// How sharded parameters are gathered.
+    pub fsdp: Fsdp,
+    /// What backward computes again.
+    pub recompute: Recomputation,
     /// How stages work together.
     pub pipeline: Pipeline,
     /// What a step does with the gradients.
@@ -90,9 +98,13 @@ pub struct Batch {
     pub steps: u32,
 }
 
-/// How replicas average their gradients.
+/// How replicas average their gradients, and what they share out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataParallel {
+    /// What every rank keeps but its own share of.
+    pub strategy: Strategy,
+    /// Where every rank has whole gradients, they are summed once a step, not once a micro-batch.
+    pub no_sync: bool,
     /// How the data moves.
     pub all_reduce: AllReduce,
     /// A bucket closes when it is at least this large.
@@ -101,6 +113,34 @@ pub struct DataParallel {
     pub first_bucket: Bytes,
     /// Buckets leave while the backward pass goes on.
     pub overlap: bool,
+    /// Every message of a collective is an op; otherwise the whole collective is.
+    pub expand: bool,
+}
+
+/// How sharded parameters are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fsdp {
+    /// Ranks that share one copy of the state; divides the data-parallel ranks.
+    pub shard_size: usize,
+    /// What is gathered for forward is freed, and gathered again for backward.
+    pub reshard_after_forward: bool,
+    /// Units gathered ahead of computation.
+    pub prefetch: usize,
+    /// The most units that are gathered at a time.
+    pub in_flight: usize,
+    /// How much is gathered as a whole.
+    pub wrap: Wrap,
+}
+
+/// What backward computes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recomputation {
+    /// How much of a layer.
+    pub mode: Recompute,
+    /// Of one layer in so many.
+    pub every: u32,
+    /// Which tensors a layer keeps.
+    pub saved: SavedTensors,
 }
 
 /// How stages work together.
@@ -191,6 +231,15 @@ impl Training {
     pub fn parameter_bytes(&self, stage: usize) -> Bytes {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
-        Bytes(elements as u64 * self.parameter_dtype.size())
+        Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Whether backward computes `part` again, and how much of it.
+    #[must_use]
+    pub fn recomputes(&self, part: Part) -> Recompute {
+        match part {
+            Part::Block(layer) if layer.is_multiple_of(self.recompute.every) => self.recompute.mode,
+            _ => Recompute::None,
+        }
     }
 }

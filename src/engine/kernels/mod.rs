@@ -7,10 +7,10 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::value::Value;
-use crate::base::BufferId;
+use crate::base::{BufferId, ParameterId};
 use crate::base::model::{Model, Part};
 use crate::base::settings::{Dtype, OptimizerKind};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart};
+use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
 
@@ -25,9 +25,13 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
         Kernel::Forward(part) => operands.forward(part),
         Kernel::BackwardInput(part) => operands.backward_input(part),
         Kernel::BackwardWeight(part) => operands.backward_weight(part),
+        Kernel::Recompute(part) => operands.recompute(part),
+        Kernel::RecomputeAttention(_) => operands.recompute_attention(),
         Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
-        Kernel::Average(_) => operands.average(),
-        Kernel::Optimizer(_) => operands.optimizer(),
+        Kernel::Accumulate => operands.accumulate(),
+        Kernel::Average(_) | Kernel::AverageShard => operands.average(),
+        Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
+        Kernel::TakeShard => operands.take_shard(),
         Kernel::Flatten => operands.flatten(),
         Kernel::Unflatten => operands.unflatten(),
     }
@@ -53,16 +57,71 @@ pub fn initial(program: &Program) -> Result<Vec<Value>> {
 
 /// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
 fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
-    let setting = &program.setting;
     match buffer.name {
-        Name::Parameter(parameter) => {
-            let parameter = &program.parameters[parameter.index()];
-            let start = cpu::init::parameter(parameter, setting.seed, dtype(setting.initial)?)?;
-            start.to_dtype(dtype(setting.dtype)?).map(one)
+        // What is gathered is not there yet.
+        _ if !buffer.lives_from_start() => Ok(Value::Zeros),
+        Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
+        Name::Shard(unit, place) => {
+            let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
+            let whole = unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
+            let size = unit.shard_elements(program);
+            Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
         Name::Chunk(_) => payload(program, buffer, first).map(one),
         _ => Ok(Value::Zeros),
     }
+}
+
+fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
+    let setting = &program.setting;
+    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
+    start.to_dtype(dtype(setting.dtype)?)
+}
+
+/// The tensors flat behind each other, with zeros at the end up to so many elements.
+///
+/// # Errors
+/// If their types differ.
+pub fn pack(tensors: &[Tensor], elements: usize) -> Result<Tensor> {
+    let mut flat = tensors.iter().map(Tensor::flatten_all).collect::<Result<Vec<_>>>()?;
+    let there: usize = flat.iter().map(Tensor::elem_count).sum();
+    if let Some(first) = flat.first().filter(|_| there < elements) {
+        flat.push(Tensor::zeros(elements - there, first.dtype(), &Device::Cpu)?);
+    }
+    Tensor::cat(&flat, 0)
+}
+
+/// A unit's parameters, or what has their shapes, from all of its shards in order.
+///
+/// # Errors
+/// If a shard has another size.
+pub fn join(program: &Program, unit: &Unit, shards: &[&Value]) -> Result<Vec<Value>> {
+    let dtype = program.setting.dtype;
+    let layout = Layout::tensor(dtype, &[unit.shard_elements(program)]);
+    let shards = shards.iter().map(|shard| tensors(&layout, shard)).collect::<Result<Vec<_>>>()?.concat();
+    let flat = pack(&shards, 0)?;
+    let mut start = 0;
+    let mut cut = |parameter: &ParameterId| {
+        let parameter = &program.parameters[parameter.index()];
+        let piece = flat.narrow(0, start, parameter.elements())?.reshape(parameter.dims.as_slice())?;
+        start += parameter.elements();
+        Ok(one(piece))
+    };
+    unit.parameters.iter().map(&mut cut).collect()
+}
+
+/// A flat tensor cut into the shapes of `buffers`, from element `start` on.
+///
+/// # Errors
+/// If it is too short.
+pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[BufferId]) -> Result<Vec<Value>> {
+    let mut cut = |buffer: &BufferId| {
+        let part = &program.layouts[program.buffers[buffer.index()].layout.index()].parts[0];
+        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
+        start += part.elements();
+        Ok(one(piece))
+    };
+    buffers.iter().map(&mut cut).collect()
 }
 
 /// `sum` of two values, tensor by tensor.
@@ -100,7 +159,7 @@ fn dtype(dtype: Dtype) -> Result<DType> {
         Dtype::F32 => Ok(DType::F32),
         Dtype::F64 => Ok(DType::F64),
         Dtype::U32 => Ok(DType::U32),
-        Dtype::Bf16 | Dtype::F16 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
+        Dtype::Bf16 | Dtype::F16 | Dtype::U8 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
     }
 }
 
@@ -244,23 +303,35 @@ impl Operands<'_> {
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {
-        let flat = self.rest(0)?.iter().map(Tensor::flatten_all).collect::<Result<Vec<_>>>()?;
-        self.split(&Tensor::cat(&flat, 0)?)
+        let elements = self.op.writes.iter().map(|&buffer| self.layout(buffer).parts[0].elements()).sum();
+        unpack(self.program, &pack(&self.rest(0)?, elements)?, 0, self.op.writes)
     }
 
     fn unflatten(&self) -> Result<Vec<Value>> {
-        self.split(&Tensor::cat(&self.rest(0)?, 0)?)
+        unpack(self.program, &pack(&self.rest(0)?, 0)?, 0, self.op.writes)
     }
 
-    /// Cuts a flat tensor into the shapes of what the op writes.
-    fn split(&self, flat: &Tensor) -> Result<Vec<Value>> {
-        let mut start = 0;
-        let mut cut = |&buffer: &BufferId| {
-            let part = &self.layout(buffer).parts[0];
-            let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
-            start += part.elements();
-            Ok(one(piece))
-        };
-        self.op.writes.iter().map(&mut cut).collect()
+    /// Writes the shard that the result's name tells.
+    fn take_shard(&self) -> Result<Vec<Value>> {
+        let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
+        let name = self.program.buffers[result.index()].name;
+        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let start = place as usize * self.layout(result).parts[0].elements();
+        let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
+        unpack(self.program, &whole, start, self.op.writes)
+    }
+
+    /// Adds the second half of what it reads to the first.
+    fn accumulate(&self) -> Result<Vec<Value>> {
+        let (kept, fresh) = self.op.reads.split_at(self.op.reads.len() / 2);
+        kept.iter().zip(fresh).map(|(&kept, &fresh)| add(self.layout(kept), self.value(kept), self.value(fresh))).collect()
+    }
+
+    fn recompute(&self, _part: Part) -> Result<Vec<Value>> {
+        bail!("not yet")
+    }
+
+    fn recompute_attention(&self) -> Result<Vec<Value>> {
+        bail!("not yet")
     }
 }

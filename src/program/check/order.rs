@@ -198,10 +198,12 @@ impl<'a> Walk<'a> {
             return;
         }
         let life = *life;
-        if life.freed || life.rank != self.rank || (change == Use::Free && life.stays) {
+        // A write takes memory anew where it was given back: gathered parameters come and go.
+        let is_free = change == Use::Free;
+        if life.rank != self.rank || (is_free && (life.freed || life.stays)) {
             self.misuse(op, buffer, life, change);
         }
-        if !life.freed && !self.is_before(life.write) {
+        if !(is_free && life.freed) && !self.is_before(life.write) {
             self.race(op, life.write, buffer, (Use::Write, change));
         }
         if !self.is_before(life.read) {
@@ -214,8 +216,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let freed = life.freed || change == Use::Free;
-        self.lives[buffer.index()] = Life { write: place, read: 0, freed, more_reads: false, ..life };
+        self.lives[buffer.index()] = Life { write: place, read: 0, freed: is_free, more_reads: false, ..life };
     }
 }
 
@@ -236,7 +237,7 @@ fn takes(kind: OpKind, reads: &[BufferId], writes: &[BufferId]) -> bool {
         OpKind::Send(_) => (reads.len(), writes.len()) == (1, 0),
         OpKind::Recv(_) => (reads.len(), writes.len()) == (0, 1),
         OpKind::RecvReduce(_) => reads.len() == 1 && reads == writes,
-        OpKind::Collective(_) => reads.len() == writes.len(),
+        OpKind::Collective(_) => reads.len() == writes.len() || reads.len() == 1 || writes.len() == 1,
         OpKind::Run(_) | OpKind::Skipped(_) => true,
     }
 }

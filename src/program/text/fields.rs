@@ -105,6 +105,18 @@ pub(super) const COLLECTIVE: &[Field<Collective>] = &[
         read: |collective, text| whole(text).map(|bytes| collective.bytes = Bytes(bytes)),
         allowed: "a whole number",
     },
+    Field {
+        name: "dtype",
+        show: |collective| (collective.dtype != Dtype::default()).then(|| collective.dtype.to_string()),
+        read: |collective, text| Dtype::find(text).map(|dtype| collective.dtype = dtype),
+        allowed: "a type such as f32",
+    },
+    Field {
+        name: "padding",
+        show: |collective| (collective.padding > Bytes::ZERO).then(|| collective.padding.0.to_string()),
+        read: |collective, text| whole(text).map(|bytes| collective.padding = Bytes(bytes)),
+        allowed: "a whole number",
+    },
 ];
 
 /// The model that a text starts from: its fields are all read.

@@ -141,8 +141,10 @@ impl Reader {
             None if self.is_open("collectives") && id.is_none() => {
                 let ranks = (0..self.program.ranks()).map(Rank::new).collect();
                 let group = self.program.group(Group { name: "world".to_owned(), ranks });
-                let bytes = reads.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
-                let id = self.program.collective(Collective { group, kind, label, step, bytes });
+                let payload = if kind == CollectiveKind::AllGather { &writes } else { &reads };
+                let bytes = payload.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
+                let (dtype, padding) = (self.program.setting.dtype, Bytes::ZERO);
+                let id = self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding });
                 self.lookup.add_collective(&self.program, id);
                 id
             }
