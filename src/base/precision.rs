@@ -66,13 +66,8 @@ pub static CONVENTIONS: [Convention; 6] = [
 ];
 
 /// Mixed precision as in Micikevicius et al. 2018.
-const MIXED: Precision = Precision {
-    parameter: Dtype::Bf16,
-    gradient: Dtype::Bf16,
-    accumulator: None,
-    master: Some(Dtype::F32),
-    moment: Dtype::F32,
-};
+const MIXED: Precision =
+    Precision { parameter: Dtype::Bf16, gradient: Dtype::Bf16, accumulator: None, master: Some(Dtype::F32), moment: Dtype::F32 };
 
 impl Precision {
     /// Parameters and gradients of one type; half-precision parameters keep their moments in f32.

@@ -14,7 +14,9 @@ pub(super) fn flops(model: &Model, size: usize, kernel: Kernel) -> u64 {
     let is_block = |part| matches!(part, Part::Block(_));
     match kernel {
         Kernel::RecomputeAttention(_) => attention,
-        Kernel::Forward(part) | Kernel::Recompute(part) => linear(model, tokens, part) + if is_block(part) { attention } else { 0 },
+        Kernel::Forward(part) | Kernel::Recompute(part) => {
+            linear(model, tokens, part) + if is_block(part) { attention } else { 0 }
+        }
         Kernel::BackwardInput(part) => linear(model, tokens, part) + if is_block(part) { 2 * attention } else { 0 },
         Kernel::BackwardWeight(part) => linear(model, tokens, part),
         Kernel::Average(part) => parameters(model, part),

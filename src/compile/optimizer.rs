@@ -48,15 +48,8 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
     let group = program.group(Group { name: "world".to_owned(), ranks });
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
-    let barrier = |step| Collective {
-        group,
-        kind: CollectiveKind::Barrier,
-        label: "step".to_owned(),
-        step,
-        bytes,
-        dtype,
-        padding: bytes,
-    };
+    let barrier =
+        |step| Collective { group, kind: CollectiveKind::Barrier, label: "step".to_owned(), step, bytes, dtype, padding: bytes };
     (0..training.batch.steps).map(|step| program.collective(barrier(step))).collect()
 }
 
@@ -106,8 +99,12 @@ impl End<'_, '_> {
             return;
         }
         for (part, parameters) in parts {
-            let kinds: [fn(&Copies) -> Option<BufferId>; 4] =
-                [|copies| copies.parameter, |copies| copies.optimizer[0], |copies| copies.optimizer[1], |copies| copies.optimizer[2]];
+            let kinds: [fn(&Copies) -> Option<BufferId>; 4] = [
+                |copies| copies.parameter,
+                |copies| copies.optimizer[0],
+                |copies| copies.optimizer[1],
+                |copies| copies.optimizer[2],
+            ];
             let state: Vec<BufferId> = kinds.into_iter().flat_map(|kind| self.held.of(parameters, kind)).collect();
             let reads = [self.held.of(parameters, |copies| copies.gradient), state.clone()].concat();
             let kernel = kernel(program, self.gathers.training, Kernel::Optimizer(*part));
@@ -167,7 +164,10 @@ fn kernel(program: &mut Program, training: &Training, kernel: Kernel) -> KernelI
 /// A kernel on shards: so many operations for each element of the first, and all bytes once.
 fn shard_kernel(program: &mut Program, kernel: Kernel, flops: u64, shards: &[BufferId]) -> KernelId {
     let elements = shards.first().map_or(0, |shard| {
-        program.layouts[program.buffers[shard.index()].layout.index()].parts.first().map_or(0, crate::program::TensorPart::elements)
+        program.layouts[program.buffers[shard.index()].layout.index()]
+            .parts
+            .first()
+            .map_or(0, crate::program::TensorPart::elements)
     });
     let bytes: Bytes = shards.iter().map(|&shard| program.bytes(shard)).sum();
     program.kernel(KernelCost { kernel, shares: 0, flops: flops * elements as u64, bytes: 2 * bytes.0 })

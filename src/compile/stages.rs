@@ -3,7 +3,7 @@
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part};
 use crate::base::saved::{self, SavedTensor};
-use crate::base::settings::Dtype;
+use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
 use crate::program::{Kernel, KernelCost, Program};
@@ -102,7 +102,7 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
         PartTables {
             part,
             place: place(model, part),
-            saved: program.layout(bundle(saved(model, size, part), dtype)),
+            saved: program.layout(bundle(saved(training, part), dtype)),
             deferred: program.layout(bundle(deferred(model, size, part), dtype)),
             forward,
             backward_input,
@@ -147,10 +147,12 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
     own.chain(tied).collect()
 }
 
-/// What a part's forward keeps for backward.
-fn saved(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
+/// What a part's forward keeps for backward, where nothing is recomputed.
+pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
+    let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
         Part::Embedding => Vec::new(),
+        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
         Part::Head => saved::head_saved(model, size),
     }
@@ -165,8 +167,10 @@ fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
     }
 }
 
-fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
-    let part = |tensor: SavedTensor| TensorPart { name: tensor.name.to_owned(), dtype, dims: tensor.dims };
+/// Tensors as one value; masks take a byte for an element.
+pub(super) fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
+    let dtype = |tensor: &SavedTensor| if tensor.mask { Dtype::U8 } else { dtype };
+    let part = |tensor: SavedTensor| TensorPart { name: tensor.name.to_owned(), dtype: dtype(&tensor), dims: tensor.dims };
     Layout { parts: tensors.into_iter().map(part).collect() }
 }
 

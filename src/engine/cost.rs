@@ -110,7 +110,7 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 /// A stage's blocks share its slot evenly; all else is free.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
-        Kernel::Forward(_) => unit.forward,
+        Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,
         Kernel::BackwardInput(_) => unit.backward_input,
         Kernel::BackwardWeight(_) => unit.backward_weight,
         _ => return Ticks::ZERO,

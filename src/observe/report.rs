@@ -12,7 +12,7 @@ use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::head::head;
 use crate::program::memory::ByRole;
 use crate::program::trace::{Outcome, WaitEdge};
-use crate::program::{Program, Role};
+use crate::program::{CollectiveKind, Program, Role};
 
 /// The name of this document's form.
 pub const SCHEMA: &str = "ranklab.run/1";
@@ -87,6 +87,8 @@ pub struct Report {
     pub step_period: Option<f64>,
     pub bubble: Bubble,
     pub overlap: Option<f64>,
+    pub traffic_psi: Option<f64>,
+    pub flops: FlopsReport,
     pub ranks: Vec<RankReport>,
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
@@ -114,6 +116,14 @@ pub struct Bubble {
     pub ratio: Option<f64>,
 }
 
+/// What the model needs, and what the hardware computes for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct FlopsReport {
+    pub model: u64,
+    pub hardware: u64,
+}
+
 /// One rank's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
@@ -130,6 +140,8 @@ pub struct RankReport {
     pub peak_bytes: u64,
     pub peak_bytes_by_role: RoleBytes,
     pub state_bytes: StateBytes,
+    pub padding_bytes: u64,
+    pub traffic_psi: f64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub messages_sent: u64,
@@ -166,6 +178,7 @@ pub struct CollectiveReport {
     pub ranks: usize,
     pub algorithm: Option<&'static str>,
     pub bytes: u64,
+    pub padding_bytes: u64,
     pub steps: u32,
     pub start: f64,
     pub end: f64,
@@ -233,6 +246,8 @@ impl Report {
             step_period: metrics.step_period.map(|period| clock.in_unit(period)),
             bubble: Bubble { fraction: metrics.bubble_fraction(), ratio: metrics.bubble_ratio() },
             overlap: metrics.overlap(),
+            traffic_psi: metrics.traffic_psi(run),
+            flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
             ranks: metrics.ranks.iter().map(|rank| RankReport::new(clock, rank)).collect(),
             collectives: metrics.collectives.iter().map(|stats| CollectiveReport::new(run, stats, given.algorithm)).collect(),
             links: metrics.wires.iter().map(|wire| LinkReport::new(clock, wire)).collect(),
@@ -265,6 +280,8 @@ impl RankReport {
             peak_bytes: rank.peak_bytes.0,
             peak_bytes_by_role: RoleBytes::new(&rank.peak_by_role),
             state_bytes: StateBytes { parameter, gradient, optimizer },
+            padding_bytes: rank.padding.0,
+            traffic_psi: rank.traffic_psi,
             bytes_sent: rank.bytes_sent.0,
             bytes_received: rank.bytes_received.0,
             messages_sent: rank.messages_sent,
@@ -296,8 +313,10 @@ impl CollectiveReport {
             name: format!("{} {}", collective.kind.name(), collective.label),
             group: group.name.clone(),
             ranks: group.ranks.len(),
-            algorithm: algorithm.map(AllReduce::name),
+            algorithm: if collective.kind == CollectiveKind::AllReduce { algorithm } else { Some(AllReduce::Ring) }
+                .map(AllReduce::name),
             bytes: stats.bytes.0,
+            padding_bytes: collective.padding.0,
             steps: stats.steps,
             start: clock.in_unit(stats.start),
             end: clock.in_unit(stats.end),

@@ -136,12 +136,13 @@ impl CollectiveStats {
         measurable.then(|| self.bytes.0 as f64 / time.0 as f64)
     }
 
-    /// Bus bandwidth in GB/s as nccl-tests defines it for all-reduce: algorithm bandwidth times 2(N-1)/N, comparable with a link's speed.
+    /// Bus bandwidth in GB/s as nccl-tests defines it: algorithm bandwidth times (N-1)/N, twice that for an all-reduce, comparable with a
+    /// link's speed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of ranks")]
     pub fn bus_bandwidth(&self, run: &Run) -> Option<f64> {
         let collective = &run.program.collectives[self.collective.index()];
         let n = group_size(run, collective) as f64;
-        self.algorithm_bandwidth(run.trace.clock).map(|bandwidth| bandwidth * 2.0 * (n - 1.0) / n)
+        self.algorithm_bandwidth(run.trace.clock).map(|bandwidth| bandwidth * collective.kind.rounds() as f64 * (n - 1.0) / n)
     }
 }

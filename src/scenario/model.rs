@@ -33,8 +33,10 @@ pub(super) fn read_precision(written: &mut Written, numerics: Option<Numerics>) 
         let message = format!("{} has parameters in {}, not in {}", convention.name, precision.parameter, dtype?);
         written.refuse(&[key, &model::PARAMETER_DTYPE], Problem::new(message).hint("leave one of the two out"));
     } else if numerics.values == Values::Real && precision != Precision::plain(numerics.dtype) && is_computed(numerics.dtype) {
-        let message = format!("with real values everything has the type of the run: {} is not {}", convention.name, numerics.dtype);
-        let problem = Problem::new(message).hint("values = \"shape\" follows any convention; real values in f32 are fp32-adam-16");
+        let message =
+            format!("with real values everything has the type of the run: {} is not {}", convention.name, numerics.dtype);
+        let problem =
+            Problem::new(message).hint("values = \"shape\" follows any convention; real values in f32 are fp32-adam-16");
         written.refuse(&[key, &numerics::DTYPE, &numerics::VALUES], problem);
     }
     Some(precision)

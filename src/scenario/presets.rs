@@ -42,7 +42,13 @@ pub fn model(text: &str) -> Option<Model> {
 fn parameters(text: &str) -> Option<usize> {
     let (whole, decimals) = text.strip_suffix('b')?.split_once('.').unwrap_or((text.strip_suffix('b')?, ""));
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 5 || decimals.len() > 3 || text.ends_with(".b") || !is_number(whole) || !is_number(decimals) {
+    if whole.is_empty()
+        || whole.len() > 5
+        || decimals.len() > 3
+        || text.ends_with(".b")
+        || !is_number(whole)
+        || !is_number(decimals)
+    {
         return None;
     }
     let millions: usize = format!("{whole}{decimals:0<3}").parse().ok()?;
@@ -129,12 +135,10 @@ const LLAMA_7B: Model = Model {
 };
 
 /// Touvron et al. 2023, arXiv 2307.09288; sizes of the released checkpoint.
-const LLAMA_70B: Model =
-    Model { layers: 80, hidden: 8192, heads: 64, kv_heads: 8, sequence: 4096, ffn: 28_672, ..LLAMA_7B };
+const LLAMA_70B: Model = Model { layers: 80, hidden: 8192, heads: 64, kv_heads: 8, sequence: 4096, ffn: 28_672, ..LLAMA_7B };
 
 /// Brown et al. 2020, arXiv 2005.14165, table 2.1; GPT-2's vocabulary.
-const GPT3_175B: Model =
-    Model { layers: 96, hidden: 12_288, heads: 96, kv_heads: 96, sequence: 2048, ffn: 49_152, ..GPT2 };
+const GPT3_175B: Model = Model { layers: 96, hidden: 12_288, heads: 96, kv_heads: 96, sequence: 2048, ffn: 49_152, ..GPT2 };
 
 /// Narayanan et al. 2021, arXiv 2104.04473, table 1, with its vocabulary of 51,200 and sequences of 2,048.
 const MT_530B: Model =

@@ -30,7 +30,8 @@ pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fs
     if let (Some(data), Some(shard_size)) = (data, shard_size)
         && !data.is_multiple_of(shard_size)
     {
-        let message = format!("{} data-parallel ranks cannot be cut into groups of {}", grouped(data as i128), grouped(shard_size as i128));
+        let message =
+            format!("{} data-parallel ranks cannot be cut into groups of {}", grouped(data as i128), grouped(shard_size as i128));
         let problem = Problem::new(message).allowed("a divisor of `data`");
         let near = (1..=data).filter(|size| data.is_multiple_of(*size)).min_by_key(|size| size.abs_diff(shard_size));
         let hint = format!("shard_size = {} would do", near.unwrap_or(1));
@@ -91,9 +92,13 @@ fn refuse_prefetch(written: &mut Written, training: &Training) {
     let units = (0..training.stages()).map(|stage| training.wrapped(stage).len()).min().unwrap_or(1);
     let sharded = matches!(training.data_parallel.strategy, Strategy::Zero3 | Strategy::Fsdp);
     if sharded && written.has(&fsdp::PREFETCH, 0) && training.fsdp.prefetch >= units {
-        let message = format!("`prefetch = {}` looks beyond the {units} units of a rank", grouped(training.fsdp.prefetch as i128));
+        let message =
+            format!("`prefetch = {}` looks beyond the {units} units of a rank", grouped(training.fsdp.prefetch as i128));
         let problem = Problem::new(message).allowed(format!("0 to {}", units - 1));
-        written.refuse(&[&fsdp::PREFETCH], problem.hint("a layer, the embedding and the head are a unit each with wrap = \"layer\""));
+        written.refuse(
+            &[&fsdp::PREFETCH],
+            problem.hint("a layer, the embedding and the head are a unit each with wrap = \"layer\""),
+        );
     }
 }
 

@@ -4,9 +4,7 @@ use super::keys::{Key, batch, model as model_keys, numerics as numerics_keys, op
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{
-    Batch, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model, sharding,
-};
+use super::{Batch, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model, sharding};
 use crate::base::mesh::Mesh;
 use crate::base::words::{grouped, shortened};
 use crate::schedule::Schedule;

@@ -2,5 +2,7 @@
 
 mod buckets;
 mod deadlocks;
+mod recompute;
+mod sharding;
 mod stepping;
 mod verdicts;

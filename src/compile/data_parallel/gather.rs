@@ -39,7 +39,8 @@ pub(in crate::compile) fn run(build: &mut Build) {
 /// The gathers so far, by the first rank of their group, and number of the gather on each of its ranks.
 type Known = BTreeMap<(Rank, usize), CollectiveId>;
 
-/// A stretch of a rank's ops that needs one unit's parameters: all ops of a slot that read them.
+/// A stretch of a rank's ops that works on one unit: all ops of a slot that read its parameters or make its gradients. An embedding's
+/// backward makes gradients without reading parameters, and FSDP gathers them all the same: its hooks do not know what a layer needs.
 #[derive(Clone, Copy)]
 struct Use {
     /// The unit's place in its stage.
@@ -91,7 +92,7 @@ impl Walk<'_> {
         issued
     }
 
-    /// Who needs which unit, in order.
+    /// Who works on which unit, in order.
     fn uses(&self, order: &[OpId]) -> Vec<Use> {
         let units = self.sharing.units[self.stage].iter().enumerate();
         let place_of: BTreeMap<ParameterId, usize> =
@@ -99,15 +100,14 @@ impl Walk<'_> {
         let mut uses: Vec<Use> = Vec::new();
         for (first, &op) in order.iter().enumerate() {
             let view = self.program.op(op);
-            let is_parameter = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
-                Name::Parameter(parameter) => place_of.get(&parameter).copied(),
+            let unit = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
+                Name::Parameter(parameter) | Name::Unreduced(parameter) => place_of.get(&parameter).copied(),
                 _ => None,
             };
-            let (Some(place), Some(slot)) = (view.reads.iter().find_map(is_parameter), view.origin.slot) else { continue };
+            let (Some(place), Some(slot)) = (view.reads.iter().find_map(unit), view.origin.slot) else { continue };
             let step = view.origin.step;
-            let is_same = |one: &Use| (one.place, one.slot, one.step) == (place, slot, step);
-            let of_slot = uses.iter().rev().take_while(|one| (one.slot, one.step) == (slot, step));
-            if !of_slot.into_iter().any(is_same) {
+            let mut of_slot = uses.iter().rev().take_while(|one| (one.slot, one.step) == (slot, step));
+            if !of_slot.any(|one| one.place == place) {
                 uses.push(Use { place, step, slot, first });
             }
         }

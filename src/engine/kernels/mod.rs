@@ -2,14 +2,16 @@
 
 pub mod cpu;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::value::Value;
-use crate::base::{BufferId, ParameterId};
 use crate::base::model::{Model, Part};
+use crate::base::saved::block_saved;
 use crate::base::settings::{Dtype, OptimizerKind};
+use crate::base::{BufferId, ParameterId};
 use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
@@ -19,7 +21,7 @@ use cpu::optimizer::{AdamState, AdamW};
 /// # Errors
 /// If operands do not fit the kernel.
 pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
-    let operands = Operands { program, op, buffers };
+    let operands = Operands::new(program, op, buffers);
     match kernel {
         Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
         Kernel::Forward(part) => operands.forward(part),
@@ -63,7 +65,8 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
         Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
         Name::Shard(unit, place) => {
             let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
-            let whole = unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
+            let whole =
+                unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
             let size = unit.shard_elements(program);
             Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
@@ -124,11 +127,14 @@ pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[Buf
     buffers.iter().map(&mut cut).collect()
 }
 
-/// `sum` of two values, tensor by tensor.
+/// `sum` of two values, tensor by tensor. What was never written adds nothing, not even the sign of a zero.
 ///
 /// # Errors
 /// If their shapes differ.
 pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
+    if let (Value::Zeros, sum) | (sum, Value::Zeros) = (a, b) {
+        return Ok(sum.clone());
+    }
     let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
     let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
     Ok(Value::Cpu(sums.into()))
@@ -176,11 +182,24 @@ fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
+    /// Its reads but for what was computed again.
     op: Op<'a>,
+    /// What was not saved but computed again.
+    recomputed: Option<BufferId>,
     buffers: &'a [Value],
 }
 
-impl Operands<'_> {
+impl<'a> Operands<'a> {
+    fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
+        let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
+        match op.reads.split_last() {
+            Some((&last, reads)) if is_recomputed(&last) => {
+                Self { program, op: Op { reads, ..op }, recomputed: Some(last), buffers }
+            }
+            _ => Self { program, op, recomputed: None, buffers },
+        }
+    }
+
     fn setting(&self) -> &Setting {
         &self.program.setting
     }
@@ -242,14 +261,56 @@ impl Operands<'_> {
             Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
         };
-        Ok(vec![one(output), Value::Cpu(saved.into())])
+        let saved = self.kept(part, saved, 1)?;
+        Ok(vec![one(output), saved])
+    }
+
+    /// What a part saves, as far as the buffer that the op writes at `place` has room for it.
+    fn kept(&self, part: Part, saved: Vec<Tensor>, place: usize) -> Result<Value> {
+        let (Part::Block(_), Some(&buffer)) = (part, self.op.writes.get(place)) else { return Ok(Value::Cpu(saved.into())) };
+        let parts = &self.layout(buffer).parts;
+        let dims = self.dims()?;
+        let named = block_saved(&dims.model, dims.micro_batch_size).into_iter().zip(saved);
+        let kept = named.filter(|(saved, _)| parts.iter().any(|part| part.name == saved.name)).map(|(_, tensor)| tensor);
+        Ok(Value::Cpu(kept.collect()))
+    }
+
+    /// All that a part saved: what the `place`-th read holds, and what was computed again.
+    fn saved(&self, part: Part, place: usize) -> Result<Vec<Tensor>> {
+        let saved = self.bundle(place)?;
+        let (Part::Block(_), Some(again)) = (part, self.recomputed) else { return Ok(saved) };
+        let named = |buffer: BufferId, tensors: Vec<Tensor>| {
+            let names = self.layout(buffer).parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
+            names.into_iter().zip(tensors)
+        };
+        let again_tensors = tensors(self.layout(again), self.value(again))?;
+        let all: BTreeMap<String, Tensor> = named(self.op.reads[place], saved).chain(named(again, again_tensors)).collect();
+        let dims = self.dims()?;
+        let wanted = block_saved(&dims.model, dims.micro_batch_size);
+        wanted.iter().filter_map(|saved| all.get(saved.name).cloned()).map(Ok).collect()
+    }
+
+    fn recompute(&self, part: Part) -> Result<Vec<Value>> {
+        let (_, saved) = match part {
+            Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Embedding | Part::Head => bail!("{part} is not computed again"),
+        };
+        Ok(vec![self.kept(part, saved, 0)?])
+    }
+
+    fn recompute_attention(&self) -> Result<Vec<Value>> {
+        let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
+        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
+            bail!("q, k and v were not saved")
+        };
+        cpu::block::probabilities(&self.dims()?, &self.bundle(0)?[qkv]).map(|probabilities| vec![one(probabilities)])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (gradient, deferred) = match part {
             Part::Embedding => bail!("nothing stands before the embedding"),
-            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.bundle(1)?)?,
+            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.saved(part, 1)?)?,
             Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
         };
         Ok(vec![one(gradient), Value::Cpu(deferred.into())])
@@ -263,7 +324,7 @@ impl Operands<'_> {
         let earlier = earlier.as_deref();
         let gradients = match part {
             Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
-            Part::Block(_) => cpu::block::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+            Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
         };
         Ok(gradients.into_iter().map(one).collect())
@@ -325,13 +386,5 @@ impl Operands<'_> {
     fn accumulate(&self) -> Result<Vec<Value>> {
         let (kept, fresh) = self.op.reads.split_at(self.op.reads.len() / 2);
         kept.iter().zip(fresh).map(|(&kept, &fresh)| add(self.layout(kept), self.value(kept), self.value(fresh))).collect()
-    }
-
-    fn recompute(&self, _part: Part) -> Result<Vec<Value>> {
-        bail!("not yet")
-    }
-
-    fn recompute_attention(&self) -> Result<Vec<Value>> {
-        bail!("not yet")
     }
 }

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
 use crate::observe::report::{Given, Verdict, VerdictKind};
+use crate::observe::volume::Flops;
 use crate::observe::{Run, why};
 use crate::program::head::head;
 use crate::program::trace::Outcome;
@@ -23,6 +25,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     lines.push(("outcome", format!("{outcome}; {ranks}, {events}, modelled clock ({} costs)", given.costs)));
     lines.extend(times(run, metrics));
     lines.extend(traffic(metrics));
+    lines.extend(volume(run, metrics));
     if !given.loss.is_empty() {
         let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");
         lines.push(("loss", format!("{loss}  (mean of each step)")));
@@ -60,10 +63,31 @@ fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
     let wires = counted(metrics.wires.len(), "wire");
     let collectives = match metrics.collectives.len() {
         0 => String::new(),
-        number => format!("; {}", counted(number, "all-reduce")),
+        number => format!("; {}", counted(number, "collective")),
     };
     (messages > 0)
         .then(|| ("traffic", format!("{}, {bytes} over {wires}{collectives} (first step)", counted(messages, "message"))))
+}
+
+/// Traffic in units of the parameters, and what recomputation costs.
+fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
+    let psi = metrics.traffic_psi(run)?;
+    let padding: Bytes = metrics.ranks.iter().map(|rank| rank.padding).sum();
+    let padded = if padding > Bytes::ZERO { format!("; {padding} of state on all ranks is padding") } else { String::new() };
+    let Flops { model, hardware } = metrics.flops;
+    let again = if hardware > model { format!(", {} with what is computed again", scientific(hardware)) } else { String::new() };
+    let volume = format!(
+        "each rank moves {} times its parameters{padded}; {} FLOPs{again} (first step)",
+        short_number(psi),
+        scientific(model)
+    );
+    Some(("volume", volume))
+}
+
+/// `1.68e9`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn scientific(number: u64) -> String {
+    format!("{:.2e}", number as f64)
 }
 
 fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {

@@ -262,7 +262,8 @@ fn print_units(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 fn read_unit(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "u", program.units.len())?;
     let label = words.any("label")?;
-    let shards = words.expect("number of shards, 1 to 65536", |text| whole(text).filter(|shards| (1..=1 << 16).contains(shards)))?;
+    let shards =
+        words.expect("number of shards, 1 to 65536", |text| whole(text).filter(|shards| (1..=1 << 16).contains(shards)))?;
     words.expect("`shards`", |text| (text == "shards").then_some(()))?;
     let known = program.parameters.len();
     let mut parameters = Vec::new();
