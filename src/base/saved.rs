@@ -50,7 +50,7 @@ pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
 /// where f = 4h and n = kv (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1), the layer's input among them.
 #[must_use]
 pub fn block_saved_by_megatron(model: &Model, b: usize) -> Vec<SavedTensor> {
-    let (t, h, n, f) = (model.sequence, model.hidden, model.heads, model.ffn);
+    let (t, h, n) = (model.sequence, model.hidden, model.heads);
     let mask = |name, dims: &[usize]| SavedTensor { mask: true, ..saved(name, dims) };
     let core = |tensor| SavedTensor { core: true, ..tensor };
     vec![
@@ -65,7 +65,7 @@ pub fn block_saved_by_megatron(model: &Model, b: usize) -> Vec<SavedTensor> {
         saved("norm2 input", &[b, t, h]),
         saved("norm2 output", &[b, t, h]),
         saved("feed-forward input", &[b, t, ffn_input_width(model)]),
-        saved("activation output", &[b, t, f]),
+        saved("activation output", &[b, t, model.ffn]),
         mask("feed-forward dropout mask", &[b, t, h]),
     ]
 }

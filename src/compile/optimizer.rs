@@ -123,10 +123,10 @@ impl End<'_, '_> {
             let take = shard_kernel(program, Kernel::TakeShard, 0, &[parameter]);
             program.append((self.rank, COMPUTE), OpKind::Run(take), (&whole, &[parameter]), origin);
         }
-        let state: Vec<BufferId> = std::iter::once(parameter).chain(shard.optimizer()).collect();
-        let reads = [vec![gradient], state.clone()].concat();
+        let updated: Vec<BufferId> = std::iter::once(parameter).chain(shard.optimizer()).collect();
+        let reads = [vec![gradient], updated.clone()].concat();
         let update = shard_kernel(program, Kernel::OptimizerShard, 12, &reads);
-        program.append((self.rank, COMPUTE), OpKind::Run(update), (&reads, &state), origin);
+        program.append((self.rank, COMPUTE), OpKind::Run(update), (&reads, &updated), origin);
         if !sharing.row.parameters {
             let gather = self.gathers.collective(program, (self.rank, stage), place, origin.step);
             let stream = program.communication_stream("dp");

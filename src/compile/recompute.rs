@@ -50,13 +50,12 @@ impl Walk<'_> {
             return self.issued.push(op);
         };
         match (self.training.recomputes(part), kernel.kernel) {
-            (Recompute::None, _) => {}
             (Recompute::Full, Kernel::Forward(_)) => self.keep_the_input(op),
             (Recompute::Full, Kernel::BackwardInput(_)) => self.run_forward_again(op, part, kernel.shares),
-            (Recompute::Full, _) => {}
             (Recompute::Selective, Kernel::Forward(_)) => self.forget_the_core(op, part),
             (Recompute::Selective, Kernel::BackwardInput(_)) => self.run_the_core_again(op, part, kernel.shares),
             (Recompute::Selective, _) => self.read_the_core(op, 0),
+            (Recompute::None | Recompute::Full, _) => {}
         }
         self.issued.push(op);
     }

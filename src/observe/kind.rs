@@ -142,8 +142,12 @@ impl Kind {
             Kernel::BackwardInput(_) => Self::BackwardInput,
             Kernel::BackwardWeight(_) => Self::BackwardWeight,
             Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => Self::Recompute,
-            Kernel::ZeroGradients | Kernel::Accumulate | Kernel::Average(_) | Kernel::Optimizer(_) => Self::Optimizer,
-            Kernel::AverageShard | Kernel::OptimizerShard => Self::Optimizer,
+            Kernel::ZeroGradients
+            | Kernel::Accumulate
+            | Kernel::Average(_)
+            | Kernel::Optimizer(_)
+            | Kernel::AverageShard
+            | Kernel::OptimizerShard => Self::Optimizer,
             Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten => Self::Copy,
         }
     }

@@ -81,7 +81,7 @@ impl Metrics {
         let ranks = ranks.map(|(rank, state)| {
             let (padding, traffic_psi) = (padding[rank.index()], traffic_psi[rank.index()]);
             let (peak_bytes, peak_by_role) = (ledger.rank(rank).peak().total(), ledger.rank(rank).peak().by_role);
-            let mut metrics = RankMetrics { rank, state, padding, traffic_psi, peak_bytes, peak_by_role, ..Default::default() };
+            let mut metrics = RankMetrics { rank, peak_bytes, peak_by_role, state, padding, traffic_psi, ..Default::default() };
             metrics.count(run);
             metrics
         });

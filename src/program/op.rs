@@ -350,13 +350,21 @@ impl Name {
     #[must_use]
     pub fn usual_role(self) -> Role {
         match self {
-            Self::Tokens(_) | Self::Targets(_) | Self::Activation(..) | Self::Saved(..) | Self::Deferred(..) => Role::Activation,
-            Self::Recomputed(..) => Role::Activation,
+            Self::Tokens(_)
+            | Self::Targets(_)
+            | Self::Activation(..)
+            | Self::Saved(..)
+            | Self::Deferred(..)
+            | Self::Recomputed(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
-            Self::FirstMoment(_) | Self::SecondMoment(_) | Self::Master(_) => Role::Optimizer,
-            Self::FirstMomentShard(..) | Self::SecondMomentShard(..) | Self::MasterShard(..) => Role::Optimizer,
+            Self::FirstMoment(_)
+            | Self::SecondMoment(_)
+            | Self::Master(_)
+            | Self::FirstMomentShard(..)
+            | Self::SecondMomentShard(..)
+            | Self::MasterShard(..) => Role::Optimizer,
             Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) => Role::Bucket,
         }
     }

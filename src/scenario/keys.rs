@@ -158,7 +158,7 @@ keys! {
         DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element";
         PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
             "type of the parameters and their gradients";
-        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("mixed-adam-16", "as parameter_dtype says"), "",
+        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says"), "",
             "convention for the types of parameters, gradients and optimizer state";
     }
     batch Batch {
@@ -183,7 +183,7 @@ keys! {
             "every message of a collective is a step of its own; otherwise a collective is one operation";
     }
     fsdp Fsdp {
-        SHARD_SIZE "shard_size" Integer(1, 65_536), Like("8", "all data-parallel ranks"), "ranks",
+        SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
             "ranks that share one copy; fewer than data is hybrid sharding";
         RESHARD_AFTER_FORWARD "reshard_after_forward" Bool, Is("true"), "",
             "gathered parameters are freed after forward and gathered again for backward";

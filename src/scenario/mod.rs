@@ -57,6 +57,7 @@ pub struct Scenario {
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a run")]
 pub enum Task {
     /// Training steps.
     Train(Training),

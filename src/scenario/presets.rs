@@ -40,15 +40,10 @@ pub fn model(text: &str) -> Option<Model> {
 
 /// A number of parameters: billions with at most three decimals, up to a hundred trillion.
 fn parameters(text: &str) -> Option<usize> {
-    let (whole, decimals) = text.strip_suffix('b')?.split_once('.').unwrap_or((text.strip_suffix('b')?, ""));
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty()
-        || whole.len() > 5
-        || decimals.len() > 3
-        || text.ends_with(".b")
-        || !is_number(whole)
-        || !is_number(decimals)
-    {
+    let billions = text.strip_suffix('b')?;
+    let (whole, decimals) = billions.split_once('.').unwrap_or((billions, "0"));
+    let is_number = |digits: &str, most| (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole, 5) || !is_number(decimals, 3) {
         return None;
     }
     let millions: usize = format!("{whole}{decimals:0<3}").parse().ok()?;
@@ -62,10 +57,10 @@ fn parameters(text: &str) -> Option<usize> {
 fn sized(parameters: usize) -> Option<Model> {
     const SMALLEST_VOCABULARY: usize = 30_000;
     // 12 h^2 parameters a layer, h / 128 layers.
-    let usual = (1..).find(|h| 12 * h * h * h / 128 >= parameters)?;
+    let usual = (1..1 << 20).find(|h| 12 * h * h * h / 128 >= parameters)?;
     let twos = parameters.trailing_zeros().min(10);
     let fits = |h: &usize| parameters.is_multiple_of(*h) && *h > usual / 2 && *h < 2 * usual;
-    let nearest = |twos: u32| (1..=2 * usual >> twos).map(|odd| odd << twos).filter(fits).min_by_key(|h| h.abs_diff(usual));
+    let nearest = |twos: u32| (1..=(2 * usual) >> twos).map(|odd| odd << twos).filter(fits).min_by_key(|h| h.abs_diff(usual));
     let hidden = (7..=twos).rev().find_map(nearest).or_else(|| nearest(6))?;
     let layer = 12 * hidden + 2;
     let layers = (parameters / hidden).checked_sub(SMALLEST_VOCABULARY)? / layer;

@@ -1,8 +1,10 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
 mod buckets;
+mod collectives;
 mod deadlocks;
 mod recompute;
 mod sharding;
+mod shipped;
 mod stepping;
 mod verdicts;

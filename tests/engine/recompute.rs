@@ -45,8 +45,8 @@ fn measure(model: &str, layers: usize, mode: &str) -> (u64, Flops) {
     };
     let head = program.all().find(is_head).expect("the head loads its targets behind the last layer");
     let events = lab.session.trace().event_of(head).expect("it ran");
-    let held = ledger.rank(Rank(0)).after(events - 1).by_role[Role::Activation as usize];
-    (held.0, Metrics::new(&observed, &ledger).flops)
+    let activations = ledger.rank(Rank(0)).after(events - 1).by_role[Role::Activation as usize];
+    (activations.0, Metrics::new(&observed, &ledger).flops)
 }
 
 /// Bytes that one more layer keeps: the difference of two models.

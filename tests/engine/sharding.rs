@@ -125,7 +125,7 @@ fn traffic_is_that_of_the_papers() {
 }
 
 /// What rank 0 keeps of a model of `parameters` on `data` ranks, in bytes for each parameter, with what is cut and what is not.
-fn check_state(model: &str, parameters: u64, convention: &str, strategy: &str, data: u64, whole: [u64; 3], cut: [u64; 3]) {
+fn check_state((model, parameters): (&str, u64), convention: &str, strategy: &str, data: u64, whole: [u64; 3], cut: [u64; 3]) {
     let text = format!(
         "[model]\npreset = \"{model}\"\nbytes_per_parameter = \"{convention}\"\n[batch]\nmicro_batches = 1\nsteps = 1\n[parallel]\ndata = {data}\n\
          [data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
@@ -136,17 +136,59 @@ fn check_state(model: &str, parameters: u64, convention: &str, strategy: &str, d
     assert_eq!((metrics.ranks[0].state, metrics.ranks[0].padding), (expected, Bytes::ZERO), "{text}");
 }
 
+const SEVEN: (&str, u64) = ("7b", 7_000_000_000);
+const SEVEN_AND_A_HALF: (&str, u64) = ("7.5b", 7_500_000_000);
+
 #[test]
 fn state_is_the_closed_form_of_its_convention() {
     for data in [4, 64] {
-        check_state("7.5b", 7_500_000_000, "mixed-adam-16", "ddp", data, [2, 2, 12], [0, 0, 0]);
-        check_state("7.5b", 7_500_000_000, "mixed-adam-16", "zero-1", data, [2, 2, 0], [0, 0, 12]);
-        check_state("7.5b", 7_500_000_000, "mixed-adam-16", "zero-2", data, [2, 0, 0], [0, 2, 12]);
-        check_state("7.5b", 7_500_000_000, "mixed-adam-16", "zero-3", data, [0, 0, 0], [2, 2, 12]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "ddp", data, [2, 2, 12], [0, 0, 0]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-1", data, [2, 2, 0], [0, 0, 12]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-2", data, [2, 0, 0], [0, 2, 12]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-3", data, [0, 0, 0], [2, 2, 12]);
     }
-    check_state("7b", 7_000_000_000, "mixed-adam-18", "zero-1", 8, [2, 4, 0], [0, 0, 12]);
-    check_state("7b", 7_000_000_000, "mixed-adam-20", "zero-2", 8, [2, 0, 0], [0, 6, 12]);
-    check_state("7b", 7_000_000_000, "fp32-adam-16", "zero-3", 8, [0, 0, 0], [4, 4, 8]);
-    check_state("7b", 7_000_000_000, "mixed-adam-12", "zero-1", 8, [2, 2, 0], [0, 0, 8]);
-    check_state("7b", 7_000_000_000, "bf16-adam-8", "zero-2", 8, [2, 0, 0], [0, 2, 4]);
+    check_state(SEVEN, "mixed-adam-18", "zero-1", 8, [2, 4, 0], [0, 0, 12]);
+    check_state(SEVEN, "mixed-adam-20", "zero-2", 8, [2, 0, 0], [0, 6, 12]);
+    check_state(SEVEN, "fp32-adam-16", "zero-3", 8, [0, 0, 0], [4, 4, 8]);
+    check_state(SEVEN, "mixed-adam-12", "zero-1", 8, [2, 2, 0], [0, 0, 8]);
+    check_state(SEVEN, "bf16-adam-8", "zero-2", 8, [2, 0, 0], [0, 2, 4]);
+}
+
+/// Gigabytes on each of `data` ranks under ZeRO-1, 2 and 3 (Rajbhandari et al. 2020, table 1): from a run, to the byte where the ranks
+/// divide the parameters, and as near to the printed figure as it was rounded.
+fn check_table(model: &str, parameters: u64, data: u64, printed: [f64; 3]) {
+    for ((strategy, cut), printed) in [("zero-1", 12), ("zero-2", 14), ("zero-3", 16)].into_iter().zip(printed) {
+        let text = format!(
+            "[model]\npreset = \"{model}\"\nbytes_per_parameter = \"mixed-adam-16\"\n[batch]\nmicro_batches = 1\nsteps = 1\n\
+             [parallel]\ndata = {data}\n[data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
+        );
+        let program = ranklab::compile::compile(&crate::support::scenario(&text)).program;
+        let State { parameter, gradient, optimizer } = ranklab::observe::ledger::state(&program)[0];
+        let bytes = (parameter + gradient + optimizer).0;
+        let closed = (16 - cut) * parameters + (cut * parameters).div_ceil(data);
+        if parameters.is_multiple_of(data) {
+            assert_eq!(bytes, closed, "{text}");
+        } else {
+            let units = program.units.len() as u64;
+            assert!(bytes >= closed && bytes < closed + 16 * units, "{bytes} of {closed}: at most an element for each unit");
+        }
+        let gigabytes = f64::from(u32::try_from(bytes / 1_000_000).expect("a few terabytes")) / 1000.0;
+        assert!((gigabytes / printed - 1.0).abs() < 0.005 || (gigabytes - printed).abs() < 0.005, "{gigabytes} {printed} {text}");
+    }
+}
+
+#[test]
+fn the_table_of_the_zero_paper_comes_out() {
+    for (data, seven_and_a_half, large, trillion) in [
+        (1, [120.0, 120.0, 120.0], [2048.0, 2048.0, 2048.0], [16_000.0, 16_000.0, 16_000.0]),
+        (4, [52.5, 41.25, 30.0], [896.0, 704.0, 512.0], [7000.0, 5500.0, 4000.0]),
+        (16, [35.6, 21.6, 7.5], [608.0, 368.0, 128.0], [4750.0, 2875.0, 1000.0]),
+        (64, [31.4, 16.6, 1.88], [536.0, 284.0, 32.0], [4188.0, 2219.0, 250.0]),
+        (256, [30.4, 15.4, 0.47], [518.0, 263.0, 8.0], [4047.0, 2055.0, 62.5]),
+        (1024, [30.1, 15.1, 0.12], [513.0, 257.8, 2.0], [4012.0, 2014.0, 15.6]),
+    ] {
+        check_table("7.5b", 7_500_000_000, data, seven_and_a_half);
+        check_table("128b", 128_000_000_000, data, large);
+        check_table("1000b", 1_000_000_000_000, data, trillion);
+    }
 }

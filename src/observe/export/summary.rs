@@ -73,15 +73,17 @@ fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
 fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
     let psi = metrics.traffic_psi(run)?;
     let padding: Bytes = metrics.ranks.iter().map(|rank| rank.padding).sum();
-    let padded = if padding > Bytes::ZERO { format!("; {padding} of state on all ranks is padding") } else { String::new() };
     let Flops { model, hardware } = metrics.flops;
-    let again = if hardware > model { format!(", {} with what is computed again", scientific(hardware)) } else { String::new() };
-    let volume = format!(
-        "each rank moves {} times its parameters{padded}; {} FLOPs{again} (first step)",
-        short_number(psi),
-        scientific(model)
-    );
-    Some(("volume", volume))
+    let mut words = Vec::new();
+    if psi > 0.0 {
+        words.push(format!("each rank moves {} times its parameters", short_number(psi)));
+    }
+    if padding > Bytes::ZERO {
+        words.push(format!("{padding} of all ranks' state is padding"));
+    }
+    let again = if hardware > model { format!(" and {} again", scientific(hardware - model)) } else { String::new() };
+    words.push(format!("{} FLOPs{again}", scientific(model)));
+    Some(("volume", format!("{} (first step)", words.join("; "))))
 }
 
 /// `1.68e9`.
