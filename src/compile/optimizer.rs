@@ -6,11 +6,11 @@
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::{BufferId, Bytes, CollectiveId, KernelId, OpId, ParameterId, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
-use super::data_parallel::{Copies, Held, Sharing, bytes};
+use super::data_parallel::{Copies, Held, Meeting, Sharing, bytes};
 use super::{Build, stages};
 
 /// Appends the end of every step, rank by rank.
@@ -46,7 +46,7 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
         return Vec::new();
     }
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
-    let group = program.group(Group { name: "world".to_owned(), ranks });
+    let group = program.group(Group { name: "world".to_owned(), ranks, fold: Fold { size: training.fold, stride: 1 } });
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
     let barrier =
         |step| Collective { group, kind: CollectiveKind::Barrier, label: "step".to_owned(), step, bytes, dtype, padding: bytes };
@@ -145,12 +145,12 @@ struct Gathers<'a> {
 impl Gathers<'_> {
     fn collective(&mut self, program: &mut Program, (rank, stage): (Rank, usize), place: usize, step: u32) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let ranks = sharing.group(training, rank);
-        *self.known.entry((ranks[0], step, place)).or_insert_with(|| {
+        let group = sharing.group(training, rank, Meeting::Copy);
+        *self.known.entry((group.ranks[0], step, place)).or_insert_with(|| {
             let unit = &sharing.units[stage][place];
             let (dtype, padded) = (training.precision.parameter, unit.shard_elements(program) * unit.shards);
             let padding = bytes(padded - unit.elements(program), dtype);
-            let group = program.group(Group { name: sharing.name(training, &ranks), ranks });
+            let group = program.group(group);
             let (kind, label, bytes) = (CollectiveKind::AllGather, unit.label.clone(), bytes(padded, dtype));
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding })
         })

@@ -2,7 +2,7 @@
 
 use crate::base::hardware::{Costs, Hardware, Link, Table, UnitCosts};
 use crate::base::units::{Clock, Ticks};
-use crate::base::{Bytes, LayoutId, OpId, Rank};
+use crate::base::{Bytes, LayoutId, OpId};
 use crate::program::head;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::program::{CollectiveKind, Kernel, KernelCost, OpKind, Program};
@@ -17,6 +17,8 @@ pub struct CostModel {
     kernels: Vec<Ticks>,
     /// Per layout, its bytes.
     bytes: Vec<Bytes>,
+    /// How many ranks each rank stands for.
+    fold: usize,
     /// Per buffer, its layout: close together, as rings of thousands of ranks ask for those of all.
     layouts: Vec<LayoutId>,
 }
@@ -28,6 +30,7 @@ impl CostModel {
         let is_slow = |rule: &&Trouble| matches!(rule.kind, TroubleKind::SlowRank | TroubleKind::SlowLink);
         Self {
             hardware: hardware.clone(),
+            fold: program.fold(),
             slow: trouble.iter().filter(is_slow).cloned().collect(),
             kernels: program.kernels.iter().map(|kernel| kernel_cost(&hardware.costs, kernel)).collect(),
             bytes: program.layouts.iter().map(crate::program::Layout::bytes).collect(),
@@ -56,7 +59,8 @@ impl CostModel {
                 let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
                 let channel = program.channels[channel.index()];
                 let sent = self.layouts[program.reads(op)[0].index()];
-                transfer(self.link(table, channel.from, channel.to), self.bytes[sent.index()])
+                let [from, to] = [channel.from, channel.to].map(|rank| rank.index() * self.fold);
+                transfer(self.link(table, from, to), self.bytes[sent.index()])
             }
             OpKind::Collective(collective) => self.collective(program, collective.index()),
             // A receive ends with its send; a skipped op takes no time.
@@ -65,8 +69,9 @@ impl CostModel {
         if self.slow.is_empty() { ticks } else { self.slowed(program, op, ticks) }
     }
 
-    fn link<'table>(&self, table: &'table Table, from: Rank, to: Rank) -> &'table Link {
-        let node = |rank: Rank| rank.index() / self.hardware.ranks_per_node;
+    /// The link between two ranks, by their numbers before folding.
+    fn link<'table>(&self, table: &'table Table, from: usize, to: usize) -> &'table Link {
+        let node = |rank: usize| rank / self.hardware.ranks_per_node;
         if node(from) == node(to) { &table.inside } else { &table.between }
     }
 
@@ -75,10 +80,11 @@ impl CostModel {
     fn collective(&self, program: &Program, collective: usize) -> Ticks {
         let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
         let collective = &program.collectives[collective];
-        let ranks = &program.groups[collective.group.index()].ranks;
-        let (Some(&first), Some(&last)) = (ranks.first(), ranks.last()) else { return Ticks::ZERO };
-        let link = self.link(table, first, last);
-        let n = ranks.len() as u64;
+        let group = &program.groups[collective.group.index()];
+        let (Some(&first), Some(&last)) = (group.ranks.first(), group.ranks.last()) else { return Ticks::ZERO };
+        let [first, last] = [first, last].map(|rank| rank.index() * self.fold);
+        let link = self.link(table, first, last + (group.fold.size - 1) * group.fold.stride);
+        let n = group.size() as u64;
         match collective.kind {
             CollectiveKind::Barrier => link.alpha,
             moving => transfer(link, Bytes(collective.bytes.0.div_ceil(n))) * (moving.rounds() * (n - 1)),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
 use super::traffic::{CollectiveStats, Wire};
-use super::why;
+use super::{volume, why};
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
 use crate::base::{Bytes, OpId, Rank, Ticks};
@@ -248,9 +248,9 @@ impl Report {
             overlap: metrics.overlap(),
             traffic_psi: metrics.traffic_psi(run),
             flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
-            ranks: metrics.ranks.iter().map(|rank| RankReport::new(clock, rank)).collect(),
+            ranks: unfolded_ranks(run, metrics),
             collectives: metrics.collectives.iter().map(|stats| CollectiveReport::new(run, stats, given.algorithm)).collect(),
-            links: metrics.wires.iter().map(|wire| LinkReport::new(clock, wire)).collect(),
+            links: unfolded_links(run, metrics),
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
             verdict: given.verdict,
@@ -259,6 +259,29 @@ impl Report {
             events: run.trace.events.len(),
         }
     }
+}
+
+/// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
+fn unfolded_ranks(run: &Run, metrics: &Metrics) -> Vec<RankReport> {
+    let (fold, padding) = (run.program.fold(), volume::padding(run.program));
+    let report = |number: usize| {
+        let rank = RankReport::new(run.trace.clock, &metrics.ranks[number / fold]);
+        RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..rank }
+    };
+    (0..metrics.ranks.len() * fold).map(report).collect()
+}
+
+/// Folded ranks send to their like: the first to the first, the second to the second.
+fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
+    let fold = u32::try_from(run.program.fold()).expect("a checked number of ranks");
+    let link = |wire: &Wire, folded: u32| {
+        let link = LinkReport::new(run.trace.clock, wire);
+        LinkReport { from: link.from * fold + folded, to: link.to * fold + folded, ..link }
+    };
+    let all = metrics.wires.iter().flat_map(|wire| (0..fold).map(move |folded| link(wire, folded)));
+    let mut links: Vec<LinkReport> = all.collect();
+    links.sort_by_key(|link| (link.from, link.to));
+    links
 }
 
 impl RankReport {
@@ -312,7 +335,7 @@ impl CollectiveReport {
         Self {
             name: format!("{} {}", collective.kind.name(), collective.label),
             group: group.name.clone(),
-            ranks: group.ranks.len(),
+            ranks: group.size(),
             algorithm: if collective.kind == CollectiveKind::AllReduce { algorithm } else { Some(AllReduce::Ring) }
                 .map(AllReduce::name),
             bytes: stats.bytes.0,
@@ -358,7 +381,7 @@ impl OutOfMemory {
     fn new(run: &Run) -> Option<Self> {
         let Outcome::OutOfMemory { rank, op, needed, limit } = &run.trace.outcome else { return None };
         let op = op.map(|op| op_text(run.program, op));
-        Some(Self { rank: rank.0, op, needed: needed.0, limit: limit.0 })
+        Some(Self { rank: Rank::new(rank.index() * run.program.fold()).0, op, needed: needed.0, limit: limit.0 })
     }
 }
 

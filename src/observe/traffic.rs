@@ -119,7 +119,7 @@ fn message_depth(run: &Run, depth: &mut [u32], op: OpId, id: CollectiveId) -> u3
 }
 
 fn group_size(run: &Run, collective: &Collective) -> u64 {
-    run.program.groups[collective.group.index()].ranks.len() as u64
+    run.program.groups[collective.group.index()].size() as u64
 }
 
 impl CollectiveStats {

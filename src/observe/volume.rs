@@ -35,7 +35,8 @@ pub fn flops(run: &Run, step: u32) -> Flops {
             _ => {}
         }
     }
-    flops
+    let fold = run.program.fold() as u64;
+    Flops { model: flops.model * fold, hardware: flops.hardware * fold }
 }
 
 /// Per rank, the payloads of the collectives that it took part in during step `step`, in units of its own parameters, without padding.
@@ -50,10 +51,12 @@ pub fn traffic_psi(run: &Run, step: u32) -> Vec<f64> {
     (0..run.program.ranks()).map(psi).collect()
 }
 
-/// Per rank, what zeros at the ends of its shards take: parameters, gradients, and the optimizer's tensors.
+/// Per rank, those that are folded each for itself, what zeros at the ends of its shards take: parameters, gradients, and the optimizer's
+/// tensors.
 #[must_use]
 pub fn padding(program: &Program) -> Vec<Bytes> {
-    let mut padding = vec![Bytes::ZERO; program.ranks()];
+    let fold = program.fold();
+    let mut padding = vec![Bytes::ZERO; program.ranks() * fold];
     for buffer in program.buffers.iter().filter(|buffer| buffer.role.is_state()) {
         let (Name::Shard(unit, place)
         | Name::GradientShard(unit, place)
@@ -65,7 +68,10 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
         };
         let Some(unit) = program.units.get(unit as usize) else { continue };
         let element: u64 = program.layouts[buffer.layout.index()].parts.iter().map(|part| part.dtype.size()).sum();
-        padding[buffer.rank.index()] += Bytes(unit.padding(program, place as usize) as u64 * element);
+        for folded in 0..fold {
+            let place = (place as usize + folded) % unit.shards;
+            padding[buffer.rank.index() * fold + folded] += Bytes(unit.padding(program, place) as u64 * element);
+        }
     }
     padding
 }

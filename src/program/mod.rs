@@ -19,6 +19,6 @@ pub mod wait_graph;
 pub use check::{Finding, FindingKind, check};
 pub use collective::{Collective, CollectiveKind, Unit};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
-pub use tables::{Channel, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
+pub use tables::{Channel, Fold, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;
 pub use wait::Wait;

@@ -62,6 +62,8 @@ pub struct Setting {
     pub seed: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// How many others each rank stands for, which do the same at the same time.
+    pub others: usize,
 }
 
 /// A stream.
@@ -100,6 +102,32 @@ pub struct Group {
     pub name: String,
     /// Its members, in order.
     pub ranks: Vec<Rank>,
+    /// Whom each of them stands for.
+    pub fold: Fold,
+}
+
+/// Whom a member of a group stands for: ranks of the folded whole, `stride` apart, the member's own the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fold {
+    /// How many they are.
+    pub size: usize,
+    /// How far apart they are.
+    pub stride: usize,
+}
+
+impl Default for Fold {
+    /// A rank stands for itself.
+    fn default() -> Self {
+        Self { size: 1, stride: 1 }
+    }
+}
+
+impl Group {
+    /// How many ranks meet: all that the members stand for.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.ranks.len() * self.fold.size
+    }
 }
 
 /// The parts of a value: most buffers hold one tensor, what a block saves holds several.
@@ -195,6 +223,12 @@ impl Program {
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.order.len()
+    }
+
+    /// How many ranks each rank stands for.
+    #[must_use]
+    pub fn fold(&self) -> usize {
+        self.setting.others + 1
     }
 
     /// The number of ops in the tables, whether or not they stand in an order list.

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod fold;
 mod hardware;
 pub mod keys;
 mod limits;
@@ -74,8 +75,10 @@ pub struct Training {
     pub precision: Precision,
     /// How much data a step takes.
     pub batch: Batch,
-    /// The ranks; at least as many layers as stages.
+    /// The ranks that are followed; at least as many layers as stages.
     pub mesh: Mesh,
+    /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
+    pub fold: usize,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.

@@ -30,6 +30,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         precision: precision?,
         batch: batch?,
         mesh: mesh?,
+        fold: 1,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
         recompute: recompute?,

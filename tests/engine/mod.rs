@@ -3,6 +3,7 @@
 mod buckets;
 mod collectives;
 mod deadlocks;
+mod folding;
 mod recompute;
 mod sharding;
 mod shipped;

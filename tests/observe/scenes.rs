@@ -100,6 +100,7 @@ impl Scene {
             precision: Precision::plain(Dtype::F32),
             batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },
             mesh: Mesh::new(self.replicas, p),
+            fold: 1,
             data_parallel: DataParallel {
                 strategy: Strategy::Ddp,
                 no_sync: true,

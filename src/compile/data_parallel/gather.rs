@@ -11,11 +11,11 @@ use crate::base::mesh::Axis;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank, StreamId};
 use crate::compile::Build;
 use crate::program::plan::{Pass, Slot};
-use crate::program::tables::{Collective, CollectiveKind, Group};
+use crate::program::tables::{Collective, CollectiveKind};
 use crate::program::{Name, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
-use super::{Held, Sharing, bytes};
+use super::{Held, Meeting, Sharing, bytes};
 
 /// Inserts the gathers of every step.
 pub(in crate::compile) fn run(build: &mut Build) {
@@ -134,11 +134,11 @@ impl Walk<'_> {
     /// Puts the shards of all ranks of a copy together.
     fn gather(&mut self, number: usize, gather: Gather) -> OpId {
         let (program, unit) = (&mut *self.program, &self.sharing.units[self.stage][gather.place]);
-        let ranks = self.sharing.group(self.training, self.rank);
-        let id = *self.known.entry((ranks[0], number)).or_insert_with(|| {
+        let group = self.sharing.group(self.training, self.rank, Meeting::Copy);
+        let id = *self.known.entry((group.ranks[0], number)).or_insert_with(|| {
             let dtype = self.training.precision.parameter;
             let padded = unit.shard_elements(program) * unit.shards;
-            let group = program.group(Group { name: self.sharing.name(self.training, &ranks), ranks });
+            let group = program.group(group);
             program.collective(Collective {
                 group,
                 kind: CollectiveKind::AllGather,

@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use crate::base::mesh::Axis;
 use crate::base::{Bytes, Dtype, ParameterId, Rank, Strategy};
+use crate::program::tables::{Fold, Group};
 use crate::program::{Program, Unit};
 use crate::scenario::Training;
 
@@ -60,7 +61,7 @@ pub(super) struct Sharing {
 impl Sharing {
     /// Cuts the parameters of every stage into units. One rank shares with nobody: there all strategies are the same.
     pub(super) fn new(program: &Program, training: &Training) -> Self {
-        let data = training.mesh.size(Axis::Data);
+        let data = training.mesh.size(Axis::Data) * training.fold;
         let strategy = training.data_parallel.strategy;
         let row = TABLE.iter().find(|row| row.strategy == strategy).expect("a row for each strategy");
         let shards = if row.parameters { training.fsdp.shard_size.min(data) } else { data };
@@ -91,32 +92,36 @@ impl Sharing {
         training.mesh.coordinate(rank, Axis::Data) % self.shards
     }
 
-    /// The ranks that share a copy with `rank`.
-    pub(super) fn group(&self, training: &Training, rank: Rank) -> Vec<Rank> {
-        let all = training.mesh.group(rank, Axis::Data);
-        let first = training.mesh.coordinate(rank, Axis::Data) / self.shards * self.shards;
-        all[first..first + self.shards].to_vec()
-    }
-
-    /// The name of a group of data-parallel ranks: `dp0` is all replicas of stage 0, `fsdp0` the ranks that share one copy, `rep0` those
-    /// that keep the same shard.
-    pub(super) fn name(&self, training: &Training, ranks: &[Rank]) -> String {
-        let stage = training.mesh.coordinate(ranks[0], Axis::Pipeline);
-        let place = training.mesh.coordinate(ranks[0], Axis::Data);
-        match ranks.len() {
-            all if all == self.data => format!("dp{stage}"),
-            _ if ranks[1..].first().is_none_or(|next| training.mesh.coordinate(*next, Axis::Data) == place + 1) => {
-                format!("fsdp{}", (stage * self.data + place) / self.shards)
+    /// The group in which `rank` meets others. Folded ranks meet whom they stand for.
+    pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
+        let (stage, place) = (training.mesh.coordinate(rank, Axis::Pipeline), training.mesh.coordinate(rank, Axis::Data));
+        let (name, first, size, stride) = match meeting {
+            Meeting::Copy if self.is_hybrid() => {
+                (format!("fsdp{}", (stage * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
             }
-            _ => format!("rep{}", stage * self.shards + place),
+            Meeting::Replicas => {
+                let first = place % self.shards;
+                (format!("rep{}", stage * self.shards + first), first, self.data / self.shards, self.shards)
+            }
+            Meeting::All | Meeting::Copy => (format!("dp{stage}"), 0, self.data, 1),
+        };
+        if training.fold > 1 {
+            return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
+        let ranks = training.mesh.group(rank, Axis::Data).into_iter().skip(first).step_by(stride).take(size).collect();
+        Group { name, ranks, fold: Fold::default() }
     }
+}
 
-    /// The ranks that keep the same shard as `rank`, one in each copy.
-    pub(super) fn replicas(&self, training: &Training, rank: Rank) -> Vec<Rank> {
-        let all = training.mesh.group(rank, Axis::Data);
-        all.into_iter().skip(self.place(training, rank)).step_by(self.shards).collect()
-    }
+/// Who meets: `dp0` is all replicas of stage 0, `fsdp0` the ranks that share one copy of the state, `rep0` those that keep the same shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Meeting {
+    /// All data-parallel ranks.
+    All,
+    /// The ranks that share one copy.
+    Copy,
+    /// The ranks that keep the same shard, one in each copy.
+    Replicas,
 }
 
 /// Bytes of so many elements.

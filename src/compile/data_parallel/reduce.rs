@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use crate::base::mesh::Axis;
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank, StreamId};
 use crate::compile::Build;
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
-use super::{Held, Sharing, bytes};
+use super::{Held, Meeting, Sharing, bytes};
 
 /// Inserts the sums of every step.
 pub(in crate::compile) fn run(build: &mut Build) {
@@ -142,7 +142,7 @@ impl Walk<'_, '_> {
         let origin = Origin { slot: None, step: sum.window.step, pass: PassName::DataParallel };
         let first = issued.len();
         if !sharing.row.optimizer || (!sharing.row.gradients && !is_last) {
-            let all_reduce = self.collective(sum, Meeting::AllReduce);
+            let all_reduce = self.collective(sum, Meeting::All);
             issued.push(self.add(OpKind::Collective(all_reduce), (&targets, &targets), origin));
             if targets != kept {
                 issued.push(self.accumulate(&kept, &targets, origin));
@@ -160,10 +160,10 @@ impl Walk<'_, '_> {
         let shard = self.held.shards[sum.place];
         let gradient = shard.gradient.expect("a shard for each unit");
         let result = shard.fresh.unwrap_or(gradient);
-        let scatter = self.collective(sum, Meeting::ReduceScatter);
+        let scatter = self.collective(sum, Meeting::Copy);
         issued.push(self.add(OpKind::Collective(scatter), (targets, &[result]), origin));
         if self.meetings.sharing.is_hybrid() {
-            let all_reduce = self.collective(sum, Meeting::AllReduceShard);
+            let all_reduce = self.collective(sum, Meeting::Replicas);
             issued.push(self.add(OpKind::Collective(all_reduce), (&[result], &[result]), origin));
         }
         if result == gradient {
@@ -199,17 +199,6 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Who sums what.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Meeting {
-    /// All replicas sum whole gradients.
-    AllReduce,
-    /// The ranks of a copy sum, and keep a shard each.
-    ReduceScatter,
-    /// The copies sum a shard.
-    AllReduceShard,
-}
-
 /// The collectives so far, by first rank of their group.
 struct Meetings<'a> {
     training: &'a Training,
@@ -221,21 +210,17 @@ impl Meetings<'_> {
     /// The collective in which `rank` meets others for a sum; the first of them to come makes it.
     fn collective(&mut self, program: &mut Program, (rank, stage): (Rank, usize), sum: &Sum, meeting: Meeting) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let ranks = match meeting {
-            Meeting::AllReduce => training.mesh.group(rank, Axis::Data),
-            Meeting::ReduceScatter => sharing.group(training, rank),
-            Meeting::AllReduceShard => sharing.replicas(training, rank),
-        };
-        *self.known.entry((ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
+        let group = sharing.group(training, rank, meeting);
+        *self.known.entry((group.ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
             let unit = &sharing.units[stage][sum.place];
             let (all, shard) = (unit.elements(program), unit.shard_elements(program));
             let (kind, elements, padding) = match meeting {
-                Meeting::AllReduce => (CollectiveKind::AllReduce, all, 0),
-                Meeting::ReduceScatter => (CollectiveKind::ReduceScatter, shard * unit.shards, shard * unit.shards - all),
-                Meeting::AllReduceShard => (CollectiveKind::AllReduce, shard, 0),
+                Meeting::All => (CollectiveKind::AllReduce, all, 0),
+                Meeting::Copy => (CollectiveKind::ReduceScatter, shard * unit.shards, shard * unit.shards - all),
+                Meeting::Replicas => (CollectiveKind::AllReduce, shard, 0),
             };
             let dtype = training.precision.gradient;
-            let group = program.group(Group { name: sharing.name(training, &ranks), ranks });
+            let group = program.group(group);
             let (label, step) = (unit.label.clone(), sum.window.step);
             let (bytes, padding) = (bytes(elements, dtype), bytes(padding, dtype));
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding })

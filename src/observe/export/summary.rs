@@ -6,7 +6,7 @@ use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
 use crate::observe::report::{Given, Verdict, VerdictKind};
-use crate::observe::volume::Flops;
+use crate::observe::volume::{self, Flops};
 use crate::observe::{Run, why};
 use crate::program::head::head;
 use crate::program::trace::Outcome;
@@ -20,7 +20,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     let wrong = given.verdict.kind == VerdictKind::Wrong && run.trace.outcome == Outcome::Completed;
     let outcome = if wrong { "wrong" } else { run.trace.outcome.name() };
-    let ranks = counted(metrics.ranks.len(), "rank");
+    let ranks = ranks(run, metrics);
     let events = counted(run.trace.events.len(), "event");
     lines.push(("outcome", format!("{outcome}; {ranks}, {events}, modelled clock ({} costs)", given.costs)));
     lines.extend(times(run, metrics));
@@ -37,6 +37,13 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     }
     let _ = write!(text, "\n{}", table(run, metrics));
     text + &explained(run)
+}
+
+/// How many ranks there are, and how many are followed.
+fn ranks(run: &Run, metrics: &Metrics) -> String {
+    let fold = run.program.fold();
+    let ranks = counted(metrics.ranks.len() * fold, "rank");
+    if fold > 1 { format!("{ranks}, each below stands for {fold}") } else { ranks }
 }
 
 fn times(run: &Run, metrics: &Metrics) -> Vec<(&'static str, String)> {
@@ -72,7 +79,7 @@ fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
 /// Traffic in units of the parameters, and what recomputation costs.
 fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
     let psi = metrics.traffic_psi(run)?;
-    let padding: Bytes = metrics.ranks.iter().map(|rank| rank.padding).sum();
+    let padding: Bytes = volume::padding(run.program).into_iter().sum();
     let Flops { model, hardware } = metrics.flops;
     let mut words = Vec::new();
     if psi > 0.0 {

@@ -57,6 +57,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number",
     },
     field!("seed", seed, whole, "a whole number"),
+    Field {
+        name: "others",
+        show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
+        read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
+        allowed: "a whole number up to 65536",
+    },
 ];
 
 pub(super) const OPTIMIZER: &[Field<Optimizer>] = &[

@@ -8,7 +8,7 @@ use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
 use crate::program::op::{Buffer, Kernel, KernelCost, Name, Role};
-use crate::program::tables::{Channel, Collective, CollectiveKind, Group, Program, Stream, StreamKind, Unit};
+use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Program, Stream, StreamKind, Unit};
 
 /// A section of declarations.
 pub(super) struct Section {
@@ -123,6 +123,10 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
             [first, second] => write!(f, " {first} {second}"),
             _ => write!(f, " {}..{}", run[0], run[run.len() - 1]),
         })?;
+        let Fold { size, stride } = group.fold;
+        if size > 1 {
+            write!(f, "  each {size} stride {stride}")?;
+        }
         writeln!(f)?;
     }
     Ok(())
@@ -131,8 +135,16 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "g", program.groups.len())?;
     let name = words.any("name of a group")?;
-    let mut ranks = Vec::new();
+    let (mut ranks, mut fold) = (Vec::new(), Fold::default());
     while !words.is_empty() {
+        if words.eat("each") {
+            let number = |text: &str| whole(text).filter(|number| (1..=1 << 16).contains(number));
+            fold.size = words.expect("number of ranks, 1 to 65536", number)?;
+            words.expect("`stride`", |text| (text == "stride").then_some(()))?;
+            fold.stride = words.expect("distance of ranks, 1 to 65536", number)?;
+            words.end()?;
+            break;
+        }
         if let Some((first, last)) = words.take(|text| text.split_once("..").and_then(|(a, b)| Some((rank(a)?, rank(b)?)))) {
             let last = in_range(program, last)?;
             ranks.extend((first.0..=last.0).map(Rank));
@@ -143,7 +155,7 @@ fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
             return Err(Problem::new(name, format!("has more members than there are ranks, {}", program.ranks())));
         }
     }
-    program.groups.push(Group { name, ranks });
+    program.groups.push(Group { name, ranks, fold });
     Ok(())
 }
 
