@@ -249,7 +249,7 @@ impl Report {
             traffic_psi: metrics.traffic_psi(run),
             flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
             ranks: unfolded_ranks(run, metrics),
-            collectives: metrics.collectives.iter().map(|stats| CollectiveReport::new(run, stats, given.algorithm)).collect(),
+            collectives: unfolded_collectives(run, metrics, given.algorithm),
             links: unfolded_links(run, metrics),
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
@@ -269,6 +269,22 @@ fn unfolded_ranks(run: &Run, metrics: &Metrics) -> Vec<RankReport> {
         RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..rank }
     };
     (0..metrics.ranks.len() * fold).map(report).collect()
+}
+
+/// Where folded ranks meet in several groups, each group has a collective of its own: `fsdp0`, `fsdp1`, ...
+fn unfolded_collectives(run: &Run, metrics: &Metrics, algorithm: Option<AllReduce>) -> Vec<CollectiveReport> {
+    let groups = |stats: &CollectiveStats| {
+        let collective = &run.program.collectives[stats.collective.index()];
+        run.program.fold() / run.program.groups[collective.group.index()].fold.size
+    };
+    let numbered = |report: CollectiveReport, more: usize| {
+        let name = report.group.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number =
+            report.group[name.len()..].parse::<usize>().map_or_else(|_| String::new(), |first| (first + more).to_string());
+        CollectiveReport { group: format!("{name}{number}"), ..report }
+    };
+    let reports = |stats| (0..groups(stats)).map(move |more| numbered(CollectiveReport::new(run, stats, algorithm), more));
+    metrics.collectives.iter().flat_map(reports).collect()
 }
 
 /// Folded ranks send to their like: the first to the first, the second to the second.

@@ -10,7 +10,8 @@ use crate::support::{SMALL, run, scenario};
 fn report(run: &Run) -> (Report, usize) {
     let observed = Observed::new(run.session.program(), run.session.trace());
     let metrics = Metrics::new(&observed, &Ledger::new(&observed));
-    let report = Report::new(&observed, &metrics, run.given());
+    let mut report = Report::new(&observed, &metrics, run.given());
+    report.collectives.sort_by_key(|collective| format!("{} {} {}", collective.group, collective.name, collective.start));
     (Report { events: 0, critical_path: String::new(), ..report }, observed.program.fold())
 }
 
