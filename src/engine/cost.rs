@@ -81,7 +81,9 @@ struct PriceList {
 
 impl PriceList {
     fn new(program: &Program, hardware: &Hardware) -> Self {
-        let node = |rank: Rank| rank.index() / hardware.ranks_per_node;
+        // A folded rank stands for several: nodes are cut by the numbers before folding.
+        let whole = |rank: Rank| rank.index() * program.fold();
+        let node = |rank: usize| rank / hardware.ranks_per_node;
         let messages = |layout: &Layout| match &hardware.costs {
             Costs::Unit(_) => [Ticks::ZERO; 2],
             Costs::Table(table) => [&table.inside, &table.between].map(|link| transfer(link, layout.bytes())),
@@ -91,16 +93,17 @@ impl PriceList {
         let collectives = program.collectives.iter().map(|collective| match &hardware.costs {
             Costs::Unit(_) => Ticks::ZERO,
             Costs::Table(table) => {
-                let ranks = &program.groups[collective.group.index()].ranks;
-                let stays = ranks.first().map(|&rank| node(rank)) == ranks.last().map(|&rank| node(rank));
-                collective_cost(collective, ranks.len() as u64, if stays { &table.inside } else { &table.between })
+                let group = &program.groups[collective.group.index()];
+                let [first, last] = [group.ranks.first(), group.ranks.last()].map(|rank| rank.map_or(0, |rank| whole(*rank)));
+                let stays = node(first) == node(last + (group.fold.size - 1) * group.fold.stride);
+                collective_cost(collective, group.size() as u64, if stays { &table.inside } else { &table.between })
             }
         });
         Self {
             prices: kernels.chain(messages).chain(collectives).chain([Ticks::ZERO]).collect(),
             kernels: program.kernels.len(),
             layouts: program.layouts.len(),
-            leaves: program.channels.iter().map(|channel| node(channel.from) != node(channel.to)).collect(),
+            leaves: program.channels.iter().map(|channel| node(whole(channel.from)) != node(whole(channel.to))).collect(),
         }
     }
 
@@ -123,13 +126,12 @@ fn number(place: usize) -> u32 {
     u32::try_from(place).expect("fewer than 2^32 prices")
 }
 
-/// A collective as one op: a ring's closed form, 2(N-1) (alpha + bytes / N / bandwidth); a barrier takes one latency.
+/// A collective as one op: a ring's closed form, N-1 times (alpha + bytes / N / bandwidth), twice that for an all-reduce; a barrier takes
+/// one latency.
 fn collective_cost(collective: &Collective, ranks: u64, link: &Link) -> Ticks {
     match collective.kind {
         CollectiveKind::Barrier => link.alpha,
-        CollectiveKind::AllReduce => {
-            transfer(link, Bytes(collective.bytes.0.div_ceil(ranks.max(1)))) * (2 * ranks.saturating_sub(1))
-        }
+        moving => transfer(link, Bytes(collective.bytes.0.div_ceil(ranks.max(1)))) * (moving.rounds() * ranks.saturating_sub(1)),
     }
 }
 
@@ -146,7 +148,7 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 /// A stage's blocks share its slot evenly; all else is free.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
-        Kernel::Forward(_) => unit.forward,
+        Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,
         Kernel::BackwardInput(_) => unit.backward_input,
         Kernel::BackwardWeight(_) => unit.backward_weight,
         _ => return Ticks::ZERO,

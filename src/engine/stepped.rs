@@ -4,7 +4,8 @@
 //! last of them. At one time, ops are looked at in the order in which they were woken, ends being taken by rank: the same in every run.
 
 use super::Result;
-use super::apply::{apply, deliver};
+use super::apply::apply;
+use super::collectives::deliver;
 use super::value::Values;
 use super::world::{Machine, State, World, blocked};
 use crate::base::prefetch::prefetch;

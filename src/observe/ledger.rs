@@ -1,6 +1,6 @@
 //! The ledger: what every rank holds over time, by role, with the peak and the op that caused it.
 
-use super::replay::{Moment, replay, replay_memory};
+use super::replay::{Moment, replay_memory};
 use super::run::Run;
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::memory::{ByRole, Memory};

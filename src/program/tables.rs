@@ -7,6 +7,7 @@
 mod ops;
 
 use self::ops::Ops;
+pub use super::collective::{Collective, CollectiveKind, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;
@@ -35,6 +36,8 @@ pub struct Program {
     pub layouts: Vec<Layout>,
     /// The model's parameters; empty without a model.
     pub parameters: Vec<Parameter>,
+    /// Units of parameters that ranks share out; empty where they share none.
+    pub units: Vec<Unit>,
     /// Named pieces of memory.
     pub buffers: Vec<Buffer>,
     /// Per rank, its ops in issue order.
@@ -65,6 +68,8 @@ pub struct Setting {
     pub seed: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// How many others each rank stands for, which do the same at the same time.
+    pub others: usize,
 }
 
 /// A stream.
@@ -103,30 +108,32 @@ pub struct Group {
     pub name: String,
     /// Its members, in order.
     pub ranks: Vec<Rank>,
+    /// Whom each of them stands for.
+    pub fold: Fold,
 }
 
-/// One collective operation of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collective {
-    /// The group.
-    pub group: GroupId,
-    /// What is done.
-    pub kind: CollectiveKind,
-    /// What it is done to: `bucket3`, `payload`, `step`.
-    pub label: String,
-    /// The step that it belongs to.
-    pub step: u32,
-    /// Payload of one rank.
-    pub bytes: Bytes,
-}
-
-/// What a collective does.
+/// Whom a member of a group stands for: ranks of the folded whole, `stride` apart, the member's own the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CollectiveKind {
-    /// Every member's buffers become the sum over the members.
-    AllReduce,
-    /// The members meet.
-    Barrier,
+pub struct Fold {
+    /// How many they are.
+    pub size: usize,
+    /// How far apart they are.
+    pub stride: usize,
+}
+
+impl Default for Fold {
+    /// A rank stands for itself.
+    fn default() -> Self {
+        Self { size: 1, stride: 1 }
+    }
+}
+
+impl Group {
+    /// How many ranks meet: all that the members stand for.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.ranks.len() * self.fold.size
+    }
 }
 
 /// The parts of a value: most buffers hold one tensor, what a block saves holds several.
@@ -145,17 +152,6 @@ pub struct TensorPart {
     pub dtype: Dtype,
     /// Its shape.
     pub dims: Vec<usize>,
-}
-
-impl CollectiveKind {
-    /// All kinds with their names in program texts.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::AllReduce, "all-reduce"), (Self::Barrier, "barrier")];
-
-    /// Its name in program texts.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
 }
 
 impl TensorPart {
@@ -198,6 +194,12 @@ impl Program {
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.order.len()
+    }
+
+    /// How many ranks each rank stands for.
+    #[must_use]
+    pub fn fold(&self) -> usize {
+        self.setting.others + 1
     }
 
     /// The number of ops in the tables, whether or not they stand in an order list.
@@ -345,6 +347,11 @@ impl Program {
         self.ops.reads_mut(op)
     }
 
+    /// Replaces the buffers that an op reads and writes.
+    pub fn set_operands(&mut self, op: OpId, (reads, writes): (&[BufferId], &[BufferId])) {
+        self.ops.set_operands(op, (reads, writes));
+    }
+
     /// Adds a buffer.
     pub fn buffer(&mut self, rank: Rank, name: Name, role: Role, layout: LayoutId) -> BufferId {
         let buffer = Buffer { rank, name, role, layout };
@@ -394,7 +401,8 @@ impl PartialEq for Program {
         self.setting == other.setting
             && (&self.streams, &self.channels, &self.groups) == (&other.streams, &other.channels, &other.groups)
             && (&self.collectives, &self.kernels, &self.layouts) == (&other.collectives, &other.kernels, &other.layouts)
-            && (&self.parameters, &self.buffers, &self.order) == (&other.parameters, &other.buffers, &other.order)
+            && (&self.parameters, &self.units) == (&other.parameters, &other.units)
+            && (&self.buffers, &self.order) == (&other.buffers, &other.order)
             && self.all().all(same)
     }
 }

@@ -59,6 +59,10 @@ impl Ops {
         OpId::new(self.rows.len() - 1)
     }
 
+    pub(super) fn set_operands(&mut self, op: OpId, operands: (&[BufferId], &[BufferId])) {
+        self.rows[op.index()].operands = self.operands(operands);
+    }
+
     fn operands(&mut self, (reads, writes): (&[BufferId], &[BufferId])) -> [u32; 3] {
         let start = self.operands.len();
         self.operands.extend_from_slice(reads);
