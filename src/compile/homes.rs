@@ -1,16 +1,13 @@
 //! Homes: which ranks of the pipeline hold a stage, and which of them takes a micro-batch. Read off the plan.
 
-use std::collections::BTreeSet;
-
-use crate::base::Rank;
-use crate::base::mesh::Axis;
-use crate::program::plan::{Cell, Plan};
-use crate::scenario::Training;
+use crate::program::plan::Plan;
 
 /// Where the stages of a plan stand.
 pub(super) struct Homes {
     /// Per stage, the rows that compute it, in order: one, or two where the pipeline runs both ways.
     pub of_stage: Vec<Vec<usize>>,
+    /// Per row, its stages in order.
+    pub of_row: Vec<Vec<usize>>,
     /// Whether some forwards and backwards run as one.
     pub overlaps: bool,
     /// Per stage and micro-batch, the row that takes it.
@@ -34,14 +31,15 @@ impl Homes {
         for (row, cells) in plan.rows.iter().enumerate() {
             for slot in cells.iter().flat_map(|cell| cell.slots()) {
                 let homes = &mut of_stage[slot.stage as usize];
-                if homes.last() != Some(&row) {
+                if !homes.contains(&row) {
                     homes.push(row);
                 }
                 rows[slot.stage as usize * micro_batches + slot.micro_batch as usize] = row;
             }
         }
-        let overlaps = plan.rows.iter().flatten().any(|cell| matches!(cell, Cell::Overlap(..)));
-        Self { of_stage, overlaps, rows, micro_batches }
+        let stages_of = |row| (0..stages).filter(|&stage| of_stage[stage].contains(&row)).collect();
+        let of_row = (0..plan.rows.len()).map(stages_of).collect();
+        Self { of_stage, of_row, overlaps: plan.joined().next().is_some(), rows, micro_batches }
     }
 
     /// The home of `stage` that takes `micro_batch`.
@@ -51,14 +49,8 @@ impl Homes {
         Home { row, copy }
     }
 
-    /// The ranks that hold the same parameters and must average their gradients: replicas, and both homes of a stage.
-    pub fn alike(&self, training: &Training) -> Vec<Vec<Rank>> {
-        let rows: BTreeSet<&Vec<usize>> = self.of_stage.iter().collect();
-        let mesh = &training.mesh;
-        let group = |rows: &Vec<usize>| {
-            let replicas = rows.iter().map(|&row| mesh.group(mesh.with(Rank(0), Axis::Pipeline, row), Axis::Data));
-            replicas.flatten().collect()
-        };
-        rows.into_iter().map(group).collect()
+    /// The rows that hold the same stages as `row`, it among them.
+    pub fn alike(&self, row: usize) -> Vec<usize> {
+        self.of_row[row].first().map_or_else(Vec::new, |&stage| self.of_stage[stage].clone())
     }
 }

@@ -2,16 +2,15 @@
 //!
 //! A stage reads what its neighbour wrote: here it simply names the neighbour's buffer. The messages pass turns such reads into messages.
 
-use std::collections::BTreeSet;
-
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, KernelId, OpId, Rank};
+use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
+use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
 use super::stages::{self, PartTables, Passes, Stages};
 use super::{Build, collective};
@@ -23,16 +22,19 @@ pub(super) fn run(build: &mut Build) {
         return;
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
-    let stages = Stages::new(&mut build.program, training, &homes);
+    build.program.parameters = training.model.parameters();
+    let sharing = Sharing::new(&build.program, training, &homes);
+    build.held = data_parallel::add_state(&mut build.program, training, &sharing);
+    build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
+    build.sharing = Some(sharing);
+    let stages = Stages::new(&mut build.program, training, &homes, &build.held);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
-            let (program, joined) = (&mut build.program, &mut build.joined);
-            let (stages, homes) = (&stages, &homes);
-            let (overlapped, reads) = (false, Vec::new());
-            let mut walk = Walk { program, joined, training, stages, homes, replica, step, flow, overlapped, reads };
-            walk.zero_gradients();
+            let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
+            let mut walk = Walk { program, training, stages, homes, replica, step, flow, overlapped, reads: Vec::new() };
+            walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
@@ -49,7 +51,6 @@ fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
 /// One step of one replica.
 struct Walk<'a> {
     program: &'a mut Program,
-    joined: &'a mut BTreeSet<u32>,
     training: &'a Training,
     stages: &'a Stages,
     homes: &'a Homes,
@@ -103,18 +104,12 @@ impl Flow {
 }
 
 impl Walk<'_> {
-    fn zero_gradients(&mut self) {
+    fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
-        for (stage, parts) in self.stages.parts.iter().enumerate() {
-            for (copy, &row) in self.homes.of_stage[stage].iter().enumerate() {
-                let home = self.home(stage, copy);
-                let mut gradients: Vec<BufferId> = parts.iter().flat_map(|part| &part.gradients[home]).copied().collect();
-                // A tied head names the embedding's gradient again.
-                gradients.sort_unstable();
-                gradients.dedup();
-                let rank = stages::rank(self.training, self.replica, row);
-                self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
-            }
+        for row in 0..self.training.mesh.size(Axis::Pipeline) {
+            let rank = stages::rank(self.training, self.replica, row);
+            let gradients = held[rank.index()].gradients();
+            self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
     }
 
@@ -123,17 +118,8 @@ impl Walk<'_> {
     }
 
     fn cell(&mut self, cell: Cell) {
-        match cell {
-            Cell::One(slot) => self.slot(slot),
-            Cell::Overlap(forward, backward) => {
-                self.overlapped = true;
-                self.slot(forward);
-                let first = self.program.ops();
-                self.slot(backward);
-                self.overlapped = false;
-                self.joined.insert(self.program.origin_index(OpId::new(first)));
-            }
-        }
+        self.overlapped = matches!(cell, Cell::Overlap(..));
+        cell.slots().for_each(|slot| self.slot(slot));
     }
 
     fn slot(&mut self, slot: Slot) {

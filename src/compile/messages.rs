@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::base::mesh::Axis;
 use crate::base::settings::PointToPoint;
 use crate::base::{BufferId, ChannelId, OpId, Rank, StreamId};
+use crate::program::plan::Slot;
 use crate::program::tables::{COMPUTE, Channel};
 use crate::program::{Buffer, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Order;
@@ -150,7 +151,7 @@ fn with_messages(
     program: &mut Program,
     edges: &mut Edges,
     copies: &mut Copies,
-    joined: &BTreeSet<u32>,
+    joined: &BTreeSet<Slot>,
     (rank, order): (Rank, &[OpId]),
 ) -> Vec<OpId> {
     let mut issued = Vec::with_capacity(order.len() * 2);
@@ -180,10 +181,13 @@ fn with_messages(
 }
 
 /// The ops of each slot, or of two that run as one; others by their origin.
-pub(super) fn groups<'order>(program: &Program, joined: &BTreeSet<u32>, order: &'order [OpId]) -> Vec<&'order [OpId]> {
+pub(super) fn groups<'order>(program: &Program, joined: &BTreeSet<Slot>, order: &'order [OpId]) -> Vec<&'order [OpId]> {
     let is_one = |&before: &OpId, &op: &OpId| {
-        let origin = program.origin_index(op);
-        origin == program.origin_index(before) || joined.contains(&origin)
+        let is_joined = || {
+            let slot = |op| program.op(op).origin.slot;
+            slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
+        };
+        program.origin_index(op) == program.origin_index(before) || (!joined.is_empty() && is_joined())
     };
     order.chunk_by(is_one).collect()
 }

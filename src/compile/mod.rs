@@ -12,16 +12,16 @@ mod homes;
 mod lower;
 mod messages;
 mod optimizer;
+mod recompute;
 mod sheet;
 mod stages;
-mod state;
 mod synchronise;
 mod trouble;
 
 use std::collections::BTreeSet;
 
 use crate::program::Program;
-use crate::program::plan::Plan;
+use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
 use crate::program::trouble::Trouble;
 use crate::scenario::{Scenario, Task, Training};
@@ -29,6 +29,7 @@ use crate::scenario::{Scenario, Task, Training};
 use homes::Homes;
 
 pub use buckets::{Bucket, assign as assign_buckets};
+use data_parallel::{Held, Sharing};
 
 /// What compiling gives.
 #[derive(Clone, Debug)]
@@ -47,10 +48,14 @@ struct Build<'scenario> {
     /// The pipeline's plan; `None` for a bare collective.
     plan: Option<Plan>,
     program: Program,
-    /// Origins whose ops run as one with those of the slot before them.
-    joined: BTreeSet<u32>,
+    /// Slots that run as one with the slot before them.
+    joined: BTreeSet<Slot>,
     /// Rules that have not met an op yet.
     trouble: Vec<Trouble>,
+    /// What the ranks share out; `None` for a bare collective.
+    sharing: Option<Sharing>,
+    /// Per rank, the buffers of its state.
+    held: Vec<Held>,
 }
 
 /// A named pass.
@@ -62,7 +67,9 @@ struct Pass {
 /// The recipe: the first entry makes the ops, each later one changes the program.
 const PASSES: &[Pass] = &[
     Pass { name: "lower", run: lower::run },
-    Pass { name: "data-parallel", run: data_parallel::run },
+    Pass { name: "recompute", run: recompute::run },
+    Pass { name: "gather", run: data_parallel::gather::run },
+    Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "optimizer", run: optimizer::run },
     Pass { name: "messages", run: messages::run },
     Pass { name: "trouble", run: trouble::run },
@@ -105,12 +112,15 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Train(training) => Some(plan(training)),
         Task::Collective(_) => None,
     };
+    let joined = plan.iter().flat_map(Plan::joined).collect();
     let mut build = Build {
         scenario,
         plan,
         program,
-        joined: BTreeSet::new(),
+        joined,
         trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
+        sharing: None,
+        held: Vec::new(),
     };
     for pass in passes {
         (pass.run)(&mut build);
@@ -122,17 +132,18 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
 const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
-    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data);
+    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data) * training.fold;
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
         micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
         steps: training.batch.steps,
-        dtype: training.parameter_dtype,
-        initial: training.parameter_dtype,
+        dtype: training.precision.parameter,
+        initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),
         seed: scenario.seed,
         optimizer: training.optimizer,
+        others: training.fold - 1,
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn with_messages(
     program: &mut Program,
     edges: &mut Edges,
     copies: &Copies,
-    joined: &BTreeSet<u32>,
+    joined: &BTreeSet<Slot>,
     (rank, order, row): (Rank, &[OpId], &[Option<Action>]),
 ) -> Vec<OpId> {
     let ends = ends(program, copies, order);

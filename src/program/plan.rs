@@ -99,6 +99,14 @@ impl Plan {
         self.slots().map(|slot| slot.stage as usize + 1).max().unwrap_or(0)
     }
 
+    /// The slots that run as one with the slot before them.
+    pub fn joined(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::One(_) => None,
+            Cell::Overlap(_, backward) => Some(*backward),
+        })
+    }
+
     /// All slots, row by row.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.rows.iter().flatten().flat_map(|cell| cell.slots())

@@ -2,12 +2,11 @@
 
 use super::limits::{self, bytes, float};
 use super::problem::{Problem, Problems};
-use super::{Order, Scenario, Task, Training, Values};
+use super::{Scenario, Task, Training, Values};
 use crate::base::mesh::Axis;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
 use crate::program::plan::{Cell, Pass};
-use crate::schedule::Placement;
 
 /// Tables, links, states, times and spans of an operation: measured at some hundred bytes, with room.
 const BYTES_PER_OP: f64 = 500.0;
@@ -62,15 +61,10 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     const F64: f64 = 8.0;
     let state = float(training.model.parameter_count() * (2 + training.optimizer.kind.moments()));
     let replicas = float(training.mesh.size(Axis::Data));
-    let homes = if is_two_way(training) { 2.0 } else { 1.0 };
+    let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
     state * (replicas * homes * element + element + F64) + saved * (replicas * in_flight * element + element + F64)
-}
-
-/// Whether every stage stands on two ranks.
-fn is_two_way(training: &Training) -> bool {
-    matches!(training.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
 }
 
 /// The most micro-batches that any stage holds at once.

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod fold;
 mod hardware;
 pub mod keys;
 mod limits;
@@ -13,6 +14,7 @@ mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod sharding;
 pub mod settings;
 mod sheet;
 mod text;
@@ -27,12 +29,15 @@ use std::sync::Arc;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
-pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
+use crate::base::precision::Precision;
+pub use crate::base::settings::{
+    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+};
 use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::trouble::Trouble;
-use crate::schedule::{Schedule, Size};
+use crate::schedule::{Placement, Schedule, Size};
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
@@ -58,6 +63,7 @@ pub struct Scenario {
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a run")]
 pub enum Task {
     /// Training steps.
     Train(Training),
@@ -70,14 +76,20 @@ pub enum Task {
 pub struct Training {
     /// The transformer.
     pub model: Model,
-    /// Type of the parameters and their gradients.
-    pub parameter_dtype: Dtype,
+    /// Types of parameters, gradients and optimizer state.
+    pub precision: Precision,
     /// How much data a step takes.
     pub batch: Batch,
-    /// The ranks; at least as many layers as stages.
+    /// The ranks that are followed; at least as many layers as stages.
     pub mesh: Mesh,
-    /// How replicas average their gradients.
+    /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
+    pub fold: usize,
+    /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
+    /// How sharded parameters are gathered.
+    pub fsdp: Fsdp,
+    /// What backward computes again.
+    pub recompute: Recomputation,
     /// How stages work together.
     pub pipeline: Pipeline,
     /// What a step does with the gradients.
@@ -95,9 +107,13 @@ pub struct Batch {
     pub steps: u32,
 }
 
-/// How replicas average their gradients.
+/// How replicas average their gradients, and what they share out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataParallel {
+    /// What every rank keeps but its own share of.
+    pub strategy: Strategy,
+    /// Where every rank has whole gradients, they are summed once a step, not once a micro-batch.
+    pub no_sync: bool,
     /// How the data moves.
     pub all_reduce: AllReduce,
     /// A bucket closes when it is at least this large.
@@ -106,6 +122,34 @@ pub struct DataParallel {
     pub first_bucket: Bytes,
     /// Buckets leave while the backward pass goes on.
     pub overlap: bool,
+    /// Every message of a collective is an op; otherwise the whole collective is.
+    pub expand: bool,
+}
+
+/// How sharded parameters are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fsdp {
+    /// Ranks that share one copy of the state; divides the data-parallel ranks.
+    pub shard_size: usize,
+    /// What is gathered for forward is freed, and gathered again for backward.
+    pub reshard_after_forward: bool,
+    /// Units gathered ahead of computation.
+    pub prefetch: usize,
+    /// The most units that are gathered at a time.
+    pub in_flight: usize,
+    /// How much is gathered as a whole.
+    pub wrap: Wrap,
+}
+
+/// What backward computes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recomputation {
+    /// How much of a layer.
+    pub mode: Recompute,
+    /// Of one layer in so many.
+    pub every: u32,
+    /// Which tensors a layer keeps.
+    pub saved: SavedTensors,
 }
 
 /// How stages work together.
@@ -195,6 +239,12 @@ impl Training {
         self.pipeline.layers_per_stage.len()
     }
 
+    /// Whether every stage stands on two ranks of the pipeline.
+    #[must_use]
+    pub fn is_two_way(&self) -> bool {
+        matches!(self.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
+    }
+
     /// The plan of a step.
     #[must_use]
     pub fn plan(&self) -> Plan {
@@ -239,6 +289,15 @@ impl Training {
     pub fn parameter_bytes(&self, stage: usize) -> Bytes {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
-        Bytes(elements as u64 * self.parameter_dtype.size())
+        Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Whether backward computes `part` again, and how much of it.
+    #[must_use]
+    pub fn recomputes(&self, part: Part) -> Recompute {
+        match part {
+            Part::Block(layer) if layer.is_multiple_of(self.recompute.every) => self.recompute.mode,
+            _ => Recompute::None,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, nume
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, hardware, limits, sheet, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, limits, sheet, training, trouble};
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
 
@@ -47,8 +47,9 @@ fn meant(written: &mut Written) -> Option<Scenario> {
     let trouble = trouble::read(written, extent);
     let title = written.text(&top::TITLE);
     let seed = written.count(&top::SEED).map(u64::from);
-    let scenario =
+    let mut scenario =
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
+    fold::settle(written, &mut scenario);
     limits::check(written, &scenario);
     Some(scenario)
 }

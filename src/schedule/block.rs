@@ -49,7 +49,7 @@ impl Block {
         let mut time = 0;
         for (way, &hop) in self.hops.iter().enumerate() {
             for place in 0..ranks {
-                let rank = if way % 2 == 0 { place } else { ranks - 1 - place };
+                let rank = if way.is_multiple_of(2) { place } else { ranks - 1 - place };
                 time += if place > 0 { hop } else { [0, 1, turn, 1][way] };
                 times[rank][way] = time;
             }
@@ -118,7 +118,7 @@ impl Game {
     /// Whether the next micro-batch of a way has come to `rank`, and what it brings finds room beside a reserve.
     fn is_possible(&self, before: &[[u32; WAYS]], rank: usize, way: usize, reserve: u32) -> bool {
         let last = before.len() - 1;
-        let (is_down, is_forward) = (way % 2 == 0, way < 2);
+        let (is_down, is_forward) = (way.is_multiple_of(2), way < 2);
         let come = match (is_down, rank) {
             (true, 0) if way == 0 => self.size.micro_batches,
             (true, 0) => before[rank][way - 1],

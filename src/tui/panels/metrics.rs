@@ -3,7 +3,7 @@
 use super::facts;
 use super::gaps;
 use super::links::show_unit;
-use super::parts::{Cut, Head, Line, cells, left, pane, paragraph, percent, ratio, right, table};
+use super::parts::{Cut, Head, Line, cells, first_row, left, mark, pane, paragraph, percent, ratio, right, table};
 use crate::base::{Rank, Ticks};
 use crate::observe::VerdictKind;
 use crate::observe::formula::{Quantity, find};
@@ -46,12 +46,12 @@ fn shares(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let lines = pen.height().saturating_sub(2);
     let apart = if u16::try_from(all).is_ok_and(|all| all.saturating_mul(2) <= lines + 1) { 2 } else { 1 };
     let room = usize::from(lines.div_ceil(apart));
-    let first = view.focus.index().saturating_sub(room / 2).min(all.saturating_sub(room));
+    let first = first_row(view.focus.index(), all, room);
     let bar = (7, pen.width().saturating_sub(7 + 32));
     scale(bar, pen);
     for (y, rank) in (1..=lines).step_by(usize::from(apart)).zip((first..all).map(Rank::new)) {
         let role = if rank == view.focus { Role::Strong } else { Role::Text };
-        pen.say(1, y, &format!("{}{rank}", if rank == view.focus { ">" } else { " " }), role);
+        pen.say(1, y, &format!("{}{rank}", mark(rank == view.focus)), role);
         share(data, rank, y, bar, pen);
         let metrics = &data.metrics.ranks[rank.index()];
         let part = |ticks: Ticks| percent(ratio(ticks.0, data.metrics.makespan.0));
