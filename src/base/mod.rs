@@ -7,6 +7,7 @@ pub mod model;
 pub mod precision;
 pub mod saved;
 pub mod settings;
+pub mod sharing;
 pub mod tables;
 pub mod units;
 pub mod words;

@@ -30,6 +30,7 @@ use crate::base::precision::Precision;
 pub use crate::base::settings::{
     AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
 };
+use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::schedule::Schedule;
@@ -236,6 +237,20 @@ impl Training {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Data-parallel ranks, those that are folded each for itself.
+    #[must_use]
+    pub fn data_ranks(&self) -> usize {
+        self.mesh.size(Axis::Data) * self.fold
+    }
+
+    /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.
+    #[must_use]
+    pub fn sharing(&self) -> (&'static Sharing, usize) {
+        let sharing = self.data_parallel.strategy.sharing();
+        let shards = if sharing.parameters { self.fsdp.shard_size.min(self.data_ranks()) } else { self.data_ranks() };
+        if shards == 1 || !sharing.optimizer { (Strategy::Ddp.sharing(), 1) } else { (sharing, shards) }
     }
 
     /// Whether backward computes `part` again, and how much of it.

@@ -4,7 +4,8 @@ use super::facts;
 use super::gaps;
 use super::links::show_unit;
 use super::parts::{Cut, Head, Line, cells, left, pane, paragraph, percent, ratio, right, table};
-use crate::base::{Rank, Ticks};
+use crate::base::units::short_number;
+use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::VerdictKind;
 use crate::observe::formula::{Quantity, find};
 use crate::observe::kind::Kind;
@@ -112,6 +113,12 @@ fn headlines(data: &RunData, pen: &mut Pen<'_>) -> u16 {
     table(pen, 0, &HEADS, &numbers(data))
 }
 
+/// A formula's bytes.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a checked model")]
+fn bytes(value: f64) -> String {
+    Bytes(value.round() as u64).to_string()
+}
+
 /// A part of a rank's time.
 type Part = fn(&RankMetrics) -> Ticks;
 
@@ -120,7 +127,7 @@ fn numbers(data: &RunData) -> Vec<Line> {
     let clock = data.clock();
     let formula = |quantity: Quantity, show: &dyn Fn(f64) -> String| {
         let found = find(&data.prepared.asked.formulas, quantity);
-        found.map_or_else(|| (String::new(), String::new()), |formula| (show(formula.value), formula.text.to_owned()))
+        found.map_or_else(|| (String::new(), String::new()), |formula| (show(formula.value), formula.text.clone()))
     };
     let mut lines = Vec::new();
     let mut add = |name: &str, run: String, (value, text): (String, String)| {
@@ -131,6 +138,12 @@ fn numbers(data: &RunData) -> Vec<Line> {
     add("first step", clock.show(metrics.makespan), formula(Quantity::Makespan, &time));
     if let Some(period) = metrics.step_period {
         add("step period", clock.show(period), none());
+    }
+    if find(&data.prepared.asked.formulas, Quantity::Traffic).is_some() {
+        let rank = &metrics.ranks[0];
+        let state = rank.state.parameter + rank.state.gradient + rank.state.optimizer;
+        add("state of r0", state.to_string(), formula(Quantity::State, &bytes));
+        add("moved, in parameters", short_number(rank.traffic_psi), formula(Quantity::Traffic, &short_number));
     }
     add("bubble, of all time", facts::percent(metrics.bubble_fraction()), formula(Quantity::BubbleFraction, &facts::percent));
     if let Some(work) = metrics.bubble_ratio() {
