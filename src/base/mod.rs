@@ -4,12 +4,16 @@ pub mod hardware;
 pub mod ids;
 pub mod mesh;
 pub mod model;
+pub mod precision;
 pub mod saved;
+pub mod prefetch;
 pub mod settings;
 pub mod tables;
 pub mod units;
 pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
-pub use settings::{AllReduce, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Values};
+pub use settings::{
+    AllReduce, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+};
 pub use units::{Bytes, Ticks};

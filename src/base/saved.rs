@@ -16,6 +16,10 @@ pub struct SavedTensor {
     pub name: &'static str,
     /// Shape.
     pub dims: Vec<usize>,
+    /// It belongs to the attention core: selective recomputation computes it again.
+    pub core: bool,
+    /// It holds bits in bytes, not numbers.
+    pub mask: bool,
 }
 
 impl SavedTensor {
@@ -34,11 +38,35 @@ pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
         saved("norm1 normalised", &[b, t, h]),
         saved("norm1 1/sigma", &[b, t]),
         saved("q k v", &[b, t, model.qkv_rows()]),
-        saved("attention probabilities", &[b, n, t, t]),
+        SavedTensor { core: true, ..saved("attention probabilities", &[b, n, t, t]) },
         saved("attention output", &[b, t, n * model.head_size()]),
         saved("norm2 normalised", &[b, t, h]),
         saved("norm2 1/sigma", &[b, t]),
         saved("feed-forward input", &[b, t, ffn_input_width(model)]),
+    ]
+}
+
+/// What a block's forward pass saves in Megatron without flash attention, dropout on. In half precision that is sbh (34 + 5 a s / h) bytes
+/// where f = 4h and n = kv (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1), the layer's input among them.
+#[must_use]
+pub fn block_saved_by_megatron(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let (t, h, n) = (model.sequence, model.hidden, model.heads);
+    let mask = |name, dims: &[usize]| SavedTensor { mask: true, ..saved(name, dims) };
+    let core = |tensor| SavedTensor { core: true, ..tensor };
+    vec![
+        saved("norm1 input", &[b, t, h]),
+        saved("norm1 output", &[b, t, h]),
+        saved("q k v", &[b, t, model.qkv_rows()]),
+        core(saved("softmax output", &[b, n, t, t])),
+        core(mask("softmax dropout mask", &[b, n, t, t])),
+        core(saved("softmax dropout output", &[b, n, t, t])),
+        saved("attention output", &[b, t, n * model.head_size()]),
+        mask("attention dropout mask", &[b, t, h]),
+        saved("norm2 input", &[b, t, h]),
+        saved("norm2 output", &[b, t, h]),
+        saved("feed-forward input", &[b, t, ffn_input_width(model)]),
+        saved("activation output", &[b, t, model.ffn]),
+        mask("feed-forward dropout mask", &[b, t, h]),
     ]
 }
 
@@ -94,5 +122,5 @@ fn norm_gradients(model: &Model, weight: &'static str, bias: &'static str) -> Ve
 }
 
 fn saved(name: &'static str, dims: &[usize]) -> SavedTensor {
-    SavedTensor { name, dims: dims.to_vec() }
+    SavedTensor { name, dims: dims.to_vec(), core: false, mask: false }
 }

@@ -51,6 +51,8 @@ choices! {
         F16 = "f16",
         /// 32-bit unsigned integers: tokens.
         U32 = "u32",
+        /// Bytes: masks.
+        U8 = "u8",
     }
 }
 
@@ -151,6 +153,60 @@ choices! {
     CollectiveKind {
         /// Every rank ends with the sum of all ranks' values.
         AllReduce = "all-reduce",
+        /// Every rank ends with its own N-th of that sum.
+        ReduceScatter = "reduce-scatter",
+        /// Every rank ends with the N-ths of all ranks.
+        AllGather = "all-gather",
+    }
+}
+
+choices! {
+    /// What data-parallel ranks share out among themselves; the table that says so is `compile/sharding`.
+    Strategy {
+        /// Nothing: every rank keeps everything, and gradients are all-reduced.
+        Ddp = "ddp",
+        /// The optimizer's state.
+        Zero1 = "zero-1",
+        /// Gradients, too.
+        Zero2 = "zero-2",
+        /// Parameters, too: gathered before each use, and freed after it.
+        Zero3 = "zero-3",
+        /// The same as PyTorch names it; it also goes with a pipeline.
+        Fsdp = "fsdp",
+    }
+}
+
+choices! {
+    /// How much of the model one unit of sharded parameters holds: it is gathered, reduced and freed as a whole.
+    Wrap {
+        /// One layer; embedding and head stand alone.
+        Layer = "layer",
+        /// Four layers that follow each other.
+        Block = "block",
+        /// All that the rank computes.
+        Whole = "whole",
+    }
+}
+
+choices! {
+    /// What is computed again in the backward pass instead of being kept from the forward pass.
+    Recompute {
+        /// Nothing.
+        None = "none",
+        /// The attention core: scores, softmax, and their product with the values.
+        Selective = "selective",
+        /// The whole layer, from its input.
+        Full = "full",
+    }
+}
+
+choices! {
+    /// Which tensors the forward pass is taken to keep for the backward pass.
+    SavedTensors {
+        /// Those that the lab's own kernels keep.
+        Lab = "lab",
+        /// Those that Megatron keeps without flash attention, dropout masks among them: sbh (34 + 5 a s / h) bytes a layer.
+        Megatron = "megatron",
     }
 }
 
@@ -197,6 +253,7 @@ impl Dtype {
             Self::F64 => 8,
             Self::F32 | Self::U32 => 4,
             Self::Bf16 | Self::F16 => 2,
+            Self::U8 => 1,
         }
     }
 }

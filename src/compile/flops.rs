@@ -13,13 +13,17 @@ pub(super) fn flops(model: &Model, size: usize, kernel: Kernel) -> u64 {
     let attention = 4 * tokens * (model.sequence * model.heads * model.head_size()) as u64;
     let is_block = |part| matches!(part, Part::Block(_));
     match kernel {
-        Kernel::LoadTokens | Kernel::LoadTargets | Kernel::ZeroGradients | Kernel::Flatten | Kernel::Unflatten => 0,
-        Kernel::Forward(part) => linear(model, tokens, part) + if is_block(part) { attention } else { 0 },
+        Kernel::RecomputeAttention(_) => attention,
+        Kernel::Forward(part) | Kernel::Recompute(part) => {
+            linear(model, tokens, part) + if is_block(part) { attention } else { 0 }
+        }
         Kernel::BackwardInput(part) => linear(model, tokens, part) + if is_block(part) { 2 * attention } else { 0 },
         Kernel::BackwardWeight(part) => linear(model, tokens, part),
         Kernel::Average(part) => parameters(model, part),
         // Adam: two moving averages, a root, a division, the update.
         Kernel::Optimizer(part) => 12 * parameters(model, part),
+        // What moves data costs bytes; what works on shards is counted where they are cut.
+        _ => 0,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
+use super::data_parallel::{self, Held, Sharing};
 use super::stages::{self, PartTables, Stages};
 use super::{Build, collective};
 
@@ -20,14 +21,19 @@ pub(super) fn run(build: &mut Build) {
         return;
     };
     let plan = super::plan(training);
-    let stages = Stages::new(&mut build.program, training);
+    build.program.parameters = training.model.parameters();
+    let sharing = Sharing::new(&build.program, training);
+    build.held = data_parallel::add_state(&mut build.program, training, &sharing);
+    build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
+    build.sharing = Some(sharing);
+    let stages = Stages::new(&mut build.program, training, &build.held);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
             let mut walk =
                 Walk { program: &mut build.program, training, stages: &stages, replica, step, flow, reads: Vec::new() };
-            walk.zero_gradients();
+            walk.zero_gradients(&build.held);
             plan.slots().for_each(|slot| walk.slot(slot));
         }
     }
@@ -92,14 +98,11 @@ impl Flow {
 }
 
 impl Walk<'_> {
-    fn zero_gradients(&mut self) {
+    fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
-        for (stage, parts) in self.stages.parts.iter().enumerate() {
-            let mut gradients: Vec<BufferId> = parts.iter().flat_map(|part| &part.gradients[self.replica]).copied().collect();
-            // A tied head names the embedding's gradient again.
-            gradients.sort_unstable();
-            gradients.dedup();
+        for stage in 0..self.stages.parts.len() {
             let rank = stages::rank(self.training, self.replica, stage);
+            let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
     }

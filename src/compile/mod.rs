@@ -11,8 +11,8 @@ mod free;
 mod lower;
 mod messages;
 mod optimizer;
+mod recompute;
 mod stages;
-mod state;
 mod synchronise;
 mod trouble;
 
@@ -24,6 +24,7 @@ use crate::scenario::{Scenario, Task, Training};
 use crate::schedule::Size;
 
 pub use buckets::{Bucket, assign as assign_buckets};
+use data_parallel::{Held, Sharing};
 
 /// What compiling gives.
 #[derive(Clone, Debug)]
@@ -42,6 +43,10 @@ struct Build<'scenario> {
     program: Program,
     /// Rules that have not met an op yet.
     trouble: Vec<Trouble>,
+    /// What the ranks share out; `None` for a bare collective.
+    sharing: Option<Sharing>,
+    /// Per rank, the buffers of its state.
+    held: Vec<Held>,
 }
 
 /// A named pass.
@@ -53,7 +58,9 @@ struct Pass {
 /// The recipe: the first entry makes the ops, each later one changes the program.
 const PASSES: &[Pass] = &[
     Pass { name: "lower", run: lower::run },
-    Pass { name: "data-parallel", run: data_parallel::run },
+    Pass { name: "recompute", run: recompute::run },
+    Pass { name: "gather", run: data_parallel::gather::run },
+    Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "optimizer", run: optimizer::run },
     Pass { name: "messages", run: messages::run },
     Pass { name: "trouble", run: trouble::run },
@@ -97,6 +104,8 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         scenario,
         program,
         trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
+        sharing: None,
+        held: Vec::new(),
     };
     for pass in passes {
         (pass.run)(&mut build);
@@ -109,17 +118,18 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
 const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
-    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data);
+    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data) * training.fold;
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
         micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
         steps: training.batch.steps,
-        dtype: training.parameter_dtype,
-        initial: training.parameter_dtype,
+        dtype: training.precision.parameter,
+        initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),
         seed: scenario.seed,
         optimizer: training.optimizer,
+        others: training.fold - 1,
     }
 }
 

@@ -1,23 +1,27 @@
 //! The end of a step: gradients are averaged once, ranks meet where the scenario asks for it, the optimizer updates the parameters.
+//!
+//! A shared optimizer updates the rank's shard of each unit. Where every rank keeps whole parameters, the shard is cut out of them first,
+//! and the updated shards of all ranks are gathered behind it.
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, KernelId, OpId, ParameterId, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group};
-use crate::program::{Kernel, Name, OpKind, Origin, PassName, Program};
+use crate::base::{BufferId, Bytes, CollectiveId, KernelId, OpId, ParameterId, Rank};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group};
+use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
-use super::state::State;
+use super::data_parallel::{Copies, Held, Meeting, Sharing, bytes};
 use super::{Build, stages};
 
 /// Appends the end of every step, rank by rank.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
-    let program = &mut build.program;
-    let state = State::of(program);
+    let (program, Some(sharing)) = (&mut build.program, &build.sharing) else { return };
     let barriers = barriers(program, training);
+    let mut gathers = Gathers { training, sharing, known: std::collections::BTreeMap::new() };
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
-        let parts = owned_parts(program, &state, rank);
+        let mut end = End { rank, held: &build.held[rank.index()], gathers: &mut gathers };
+        let parts = end.owned_parts(program);
         let order = std::mem::take(&mut program.order[rank.index()]);
         let mut ops = order.into_iter().peekable();
         for step in 0..training.batch.steps {
@@ -27,74 +31,144 @@ pub(super) fn run(build: &mut Build) {
             }
             program.order[rank.index()].append(&mut issued);
             let origin = Origin { slot: None, step, pass: PassName::Optimizer };
-            end_of_step(program, training, &state, (rank, &parts), barriers.get(step as usize).copied(), origin);
+            end.average(program, &parts, origin);
+            if let Some(&barrier) = barriers.get(step as usize) {
+                program.append((rank, COMPUTE), OpKind::Collective(barrier), (&[], &[]), origin);
+            }
+            end.update(program, &parts, origin);
         }
     }
 }
 
 /// With a pipeline and `barrier` the ranks meet once a step: that is what a global gradient norm costs.
-fn barriers(program: &mut Program, training: &Training) -> Vec<crate::base::CollectiveId> {
+fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
     if training.mesh.size(Axis::Pipeline) == 1 || !training.pipeline.barrier {
         return Vec::new();
     }
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
-    let group = program.group(Group { name: "world".to_owned(), ranks });
-    let barrier = |step| Collective {
-        group,
-        kind: CollectiveKind::Barrier,
-        label: "step".to_owned(),
-        step,
-        bytes: crate::base::Bytes::ZERO,
-    };
+    let group = program.group(Group { name: "world".to_owned(), ranks, fold: Fold { size: training.fold, stride: 1 } });
+    let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
+    let barrier =
+        |step| Collective { group, kind: CollectiveKind::Barrier, label: "step".to_owned(), step, bytes, dtype, padding: bytes };
     (0..training.batch.steps).map(|step| program.collective(barrier(step))).collect()
 }
 
-/// The parts whose own parameters `rank` holds, with those parameters.
-fn owned_parts(program: &Program, state: &State, rank: Rank) -> Vec<(Part, Vec<ParameterId>)> {
-    let mut parts: Vec<(Part, Vec<ParameterId>)> = Vec::new();
-    for gradient in state.gradients(program, rank) {
-        let Name::Gradient(parameter) = program.buffers[gradient.index()].name else { continue };
-        let part = program.parameters[parameter.index()].part;
-        match parts.last_mut() {
-            Some((last, parameters)) if *last == part => parameters.push(parameter),
-            _ => parts.push((part, vec![parameter])),
-        }
-    }
-    parts
+/// The end of one rank's steps.
+struct End<'a, 'b> {
+    rank: Rank,
+    held: &'a Held,
+    gathers: &'a mut Gathers<'b>,
 }
 
-fn end_of_step(
-    program: &mut Program,
-    training: &Training,
-    state: &State,
-    (rank, parts): (Rank, &[(Part, Vec<ParameterId>)]),
-    barrier: Option<crate::base::CollectiveId>,
-    origin: Origin,
-) {
-    let buffers = |parameters: &[ParameterId], name: fn(ParameterId) -> Name| -> Vec<BufferId> {
-        parameters.iter().map(|&parameter| state.get(rank, name(parameter))).collect()
-    };
-    for (part, parameters) in parts {
-        let gradients = buffers(parameters, Name::Gradient);
-        let kernel = kernel(program, training, Kernel::Average(*part));
-        program.append((rank, COMPUTE), OpKind::Run(kernel), (&gradients, &gradients), origin);
-    }
-    if let Some(barrier) = barrier {
-        program.append((rank, COMPUTE), OpKind::Collective(barrier), (&[], &[]), origin);
-    }
-    for (part, parameters) in parts {
-        let mut state_buffers = buffers(parameters, Name::Parameter);
-        if training.optimizer.kind.moments() > 0 {
-            state_buffers.extend(buffers(parameters, Name::FirstMoment));
-            state_buffers.extend(buffers(parameters, Name::SecondMoment));
+impl End<'_, '_> {
+    /// The parts whose own parameters the rank holds, with those parameters.
+    fn owned_parts(&self, program: &Program) -> Vec<(Part, Vec<ParameterId>)> {
+        let stage = self.gathers.training.mesh.coordinate(self.rank, Axis::Pipeline);
+        let own = self.gathers.sharing.parameters[stage].clone().map(ParameterId::new);
+        let mut parts: Vec<(Part, Vec<ParameterId>)> = Vec::new();
+        for parameter in own {
+            let part = program.parameters[parameter.index()].part;
+            match parts.last_mut() {
+                Some((last, parameters)) if *last == part => parameters.push(parameter),
+                _ => parts.push((part, vec![parameter])),
+            }
         }
-        let mut reads = buffers(parameters, Name::Gradient);
-        reads.extend_from_slice(&state_buffers);
-        let kernel = kernel(program, training, Kernel::Optimizer(*part));
-        program.append((rank, COMPUTE), OpKind::Run(kernel), (&reads, &state_buffers), origin);
+        parts
+    }
+
+    fn average(&self, program: &mut Program, parts: &[(Part, Vec<ParameterId>)], origin: Origin) {
+        if self.gathers.sharing.row.optimizer {
+            for shard in &self.held.shards {
+                let gradient: Vec<BufferId> = shard.gradient.into_iter().collect();
+                let kernel = shard_kernel(program, Kernel::AverageShard, 1, &gradient);
+                program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&gradient, &gradient), origin);
+            }
+            return;
+        }
+        for (part, parameters) in parts {
+            let gradients = self.held.of(parameters, |copies| copies.gradient);
+            let kernel = kernel(program, self.gathers.training, Kernel::Average(*part));
+            program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&gradients, &gradients), origin);
+        }
+    }
+
+    fn update(&mut self, program: &mut Program, parts: &[(Part, Vec<ParameterId>)], origin: Origin) {
+        let Sharing { row, .. } = *self.gathers.sharing;
+        if row.optimizer {
+            (0..self.held.shards.len()).for_each(|place| self.update_shard(program, place, origin));
+            return;
+        }
+        for (part, parameters) in parts {
+            let kinds: [fn(&Copies) -> Option<BufferId>; 4] = [
+                |copies| copies.parameter,
+                |copies| copies.optimizer[0],
+                |copies| copies.optimizer[1],
+                |copies| copies.optimizer[2],
+            ];
+            let state: Vec<BufferId> = kinds.into_iter().flat_map(|kind| self.held.of(parameters, kind)).collect();
+            let reads = [self.held.of(parameters, |copies| copies.gradient), state.clone()].concat();
+            let kernel = kernel(program, self.gathers.training, Kernel::Optimizer(*part));
+            program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&reads, &state), origin);
+        }
+    }
+
+    /// Updates the rank's shard of the unit at `place`. Whole parameters are cut up before, and put together behind.
+    fn update_shard(&mut self, program: &mut Program, place: usize, origin: Origin) {
+        let Gathers { training, sharing, .. } = *self.gathers;
+        let stage = training.mesh.coordinate(self.rank, Axis::Pipeline);
+        let shard = self.held.shards[place];
+        let (Some(gradient), Some(parameter)) = (shard.gradient, shard.parameter) else { return };
+        let whole = self.held.of(&sharing.units[stage][place].parameters, |copies| copies.parameter);
+        if !sharing.row.parameters {
+            let take = shard_kernel(program, Kernel::TakeShard, 0, &[parameter]);
+            program.append((self.rank, COMPUTE), OpKind::Run(take), (&whole, &[parameter]), origin);
+        }
+        let updated: Vec<BufferId> = std::iter::once(parameter).chain(shard.optimizer()).collect();
+        let reads = [vec![gradient], updated.clone()].concat();
+        let update = shard_kernel(program, Kernel::OptimizerShard, 12, &reads);
+        program.append((self.rank, COMPUTE), OpKind::Run(update), (&reads, &updated), origin);
+        if !sharing.row.parameters {
+            let gather = self.gathers.collective(program, (self.rank, stage), place, origin.step);
+            let stream = program.communication_stream("dp");
+            program.append((self.rank, stream), OpKind::Collective(gather), (&[parameter], &whole), origin);
+        }
+    }
+}
+
+/// The gathers of updated parameters, by first rank of the group, step and unit.
+struct Gathers<'a> {
+    training: &'a Training,
+    sharing: &'a Sharing,
+    known: std::collections::BTreeMap<(Rank, u32, usize), CollectiveId>,
+}
+
+impl Gathers<'_> {
+    fn collective(&mut self, program: &mut Program, (rank, stage): (Rank, usize), place: usize, step: u32) -> CollectiveId {
+        let Self { training, sharing, .. } = *self;
+        let group = sharing.group(training, rank, Meeting::Copy);
+        *self.known.entry((group.ranks[0], step, place)).or_insert_with(|| {
+            let unit = &sharing.units[stage][place];
+            let (dtype, padded) = (training.precision.parameter, unit.shard_elements(program) * unit.shards);
+            let padding = bytes(padded - unit.elements(program), dtype);
+            let group = program.group(group);
+            let (kind, label, bytes) = (CollectiveKind::AllGather, unit.label.clone(), bytes(padded, dtype));
+            program.collective(Collective { group, kind, label, step, bytes, dtype, padding })
+        })
     }
 }
 
 fn kernel(program: &mut Program, training: &Training, kernel: Kernel) -> KernelId {
     program.kernel(stages::cost(training, kernel, 0))
+}
+
+/// A kernel on shards: so many operations for each element of the first, and all bytes once.
+fn shard_kernel(program: &mut Program, kernel: Kernel, flops: u64, shards: &[BufferId]) -> KernelId {
+    let elements = shards.first().map_or(0, |shard| {
+        program.layouts[program.buffers[shard.index()].layout.index()]
+            .parts
+            .first()
+            .map_or(0, crate::program::TensorPart::elements)
+    });
+    let bytes: Bytes = shards.iter().map(|&shard| program.bytes(shard)).sum();
+    program.kernel(KernelCost { kernel, shares: 0, flops: flops * elements as u64, bytes: 2 * bytes.0 })
 }

@@ -3,12 +3,13 @@
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part};
 use crate::base::saved::{self, SavedTensor};
-use crate::base::settings::Dtype;
+use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
-use crate::program::{Kernel, KernelCost, Name, Program, Role};
+use crate::program::{Kernel, KernelCost, Program};
 use crate::scenario::Training;
 
+use super::data_parallel::Held;
 use super::flops;
 
 /// The parts of every stage, and the layouts and kernels that all stages share.
@@ -48,11 +49,10 @@ pub(super) fn rank(training: &Training, replica: usize, stage: usize) -> Rank {
 }
 
 impl Stages {
-    /// Cuts the model, and gives every rank the parameters, gradients and moments of its stage.
-    pub(super) fn new(program: &mut Program, training: &Training) -> Self {
-        let (size, dtype) = (training.batch.micro_batch_size, training.parameter_dtype);
+    /// Cuts the model into stages; `held` is what every rank holds of its stage.
+    pub(super) fn new(program: &mut Program, training: &Training, held: &[Held]) -> Self {
+        let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
         let model = &training.model;
-        program.parameters = model.parameters();
         let cut = cut(training);
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
@@ -69,7 +69,12 @@ impl Stages {
         };
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
-                add_state(program, training, &first_parameter, rank(training, replica, stage), parts);
+                let held = &held[rank(training, replica, stage).index()];
+                for part in parts {
+                    let (weights, gradients) = operands(held, &parameters(model, &first_parameter, part.part));
+                    part.weights.push(weights);
+                    part.gradients.push(gradients);
+                }
             }
         }
         stages
@@ -87,7 +92,7 @@ fn cut(training: &Training) -> Vec<Vec<Part>> {
 }
 
 fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<PartTables> {
-    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.parameter_dtype);
+    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
@@ -97,7 +102,7 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
         PartTables {
             part,
             place: place(model, part),
-            saved: program.layout(bundle(saved(model, size, part), dtype)),
+            saved: program.layout(bundle(saved(training, part), dtype)),
             deferred: program.layout(bundle(deferred(model, size, part), dtype)),
             forward,
             backward_input,
@@ -112,7 +117,7 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
 /// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
-    let activation = (size * model.sequence * model.hidden) as u64 * training.parameter_dtype.size();
+    let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
     KernelCost { kernel, shares, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
 }
 
@@ -142,10 +147,12 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
     own.chain(tied).collect()
 }
 
-/// What a part's forward keeps for backward.
-fn saved(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
+/// What a part's forward keeps for backward, where nothing is recomputed.
+pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
+    let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
         Part::Embedding => Vec::new(),
+        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
         Part::Head => saved::head_saved(model, size),
     }
@@ -160,41 +167,15 @@ fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
     }
 }
 
-fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
-    let part = |tensor: SavedTensor| TensorPart { name: tensor.name.to_owned(), dtype, dims: tensor.dims };
+/// Tensors as one value; masks take a byte for an element.
+pub(super) fn bundle(tensors: Vec<SavedTensor>, dtype: Dtype) -> Layout {
+    let dtype = |tensor: &SavedTensor| if tensor.mask { Dtype::U8 } else { dtype };
+    let part = |tensor: SavedTensor| TensorPart { name: tensor.name.to_owned(), dtype: dtype(&tensor), dims: tensor.dims };
     Layout { parts: tensors.into_iter().map(part).collect() }
 }
 
-/// Gives `rank` the state of its stage's parts. On one stage a tied head shares the embedding's buffers.
-fn add_state(program: &mut Program, training: &Training, first_parameter: &[usize], rank: Rank, parts: &mut [PartTables]) {
-    let mut tied = None;
-    for part in parts {
-        let buffers = parameters(&training.model, first_parameter, part.part).into_iter().map(|parameter| match tied {
-            Some(buffers) if parameter == ParameterId(0) => buffers,
-            _ => {
-                let buffers = add_parameter(program, training, rank, parameter);
-                tied = tied.or(Some(buffers));
-                buffers
-            }
-        });
-        let (weights, gradients) = buffers.unzip();
-        part.weights.push(weights);
-        part.gradients.push(gradients);
-    }
-}
-
-/// Adds a parameter's buffers on `rank`: its value, its gradient, and the optimizer's moments.
-fn add_parameter(program: &mut Program, training: &Training, rank: Rank, parameter: ParameterId) -> (BufferId, BufferId) {
-    let dtype = training.parameter_dtype;
-    let dims = program.parameters[parameter.index()].dims.clone();
-    let layout = program.layout(Layout::tensor(dtype, &dims));
-    // Half-precision parameters keep their moments in f32.
-    let moment = if dtype.size() < 4 { Dtype::F32 } else { dtype };
-    let moment_layout = program.layout(Layout::tensor(moment, &dims));
-    let moments = [Name::FirstMoment(parameter), Name::SecondMoment(parameter)];
-    for name in moments.into_iter().take(training.optimizer.kind.moments()) {
-        program.buffer(rank, name, Role::Optimizer, moment_layout);
-    }
-    let weight = program.buffer(rank, Name::Parameter(parameter), Role::Parameter, layout);
-    (weight, program.buffer(rank, Name::Gradient(parameter), Role::Gradient, layout))
+/// The buffers that the kernels of `part` take on a rank: its parameters, and the gradients that backward adds to.
+fn operands(held: &Held, parameters: &[ParameterId]) -> (Vec<BufferId>, Vec<BufferId>) {
+    let weights = held.of(parameters, |copies| copies.parameter);
+    (weights, parameters.iter().map(|&parameter| held.target(parameter)).collect())
 }

@@ -128,6 +128,8 @@ impl Uses {
         for buffer in program.frees(op) {
             if let Some(place) = self.place(buffer) {
                 self.all(place, hazards);
+                // Who takes the memory again comes behind.
+                self.writer[place] = Some(op);
             }
         }
     }

@@ -5,8 +5,8 @@ use candle_core::Result;
 use super::kernels;
 use super::value::{Loss, Value, Values};
 use super::world::World;
-use crate::base::{CollectiveId, OpId};
-use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
+use crate::base::OpId;
+use crate::program::{Kernel, Name, OpKind, Program};
 
 /// Applies `op` to the values. Shape-only runs have none.
 pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
@@ -52,30 +52,6 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
     Ok(Some(Loss { step: view.origin.step, micro_batch, value }))
-}
-
-/// Does a collective's work for all its members at once: sums run over the members in their order.
-pub(super) fn deliver(world: &mut World, collective: CollectiveId) -> Result<()> {
-    let machine = world.machine.clone();
-    let program = &machine.program;
-    let Values::Real { buffers, .. } = &mut world.values else { return Ok(()) };
-    if program.collectives[collective.index()].kind == CollectiveKind::Barrier {
-        return Ok(());
-    }
-    let members = machine.links.members(collective);
-    let Some((&first, others)) = members.split_first() else { return Ok(()) };
-    for operand in 0..program.op(first).reads.len() {
-        let mine = program.op(first).reads[operand];
-        let layout = &program.layouts[program.buffers[mine.index()].layout.index()];
-        let mut sum = buffers[mine.index()].clone();
-        for &other in others {
-            sum = kernels::add(layout, &sum, &buffers[program.op(other).reads[operand].index()])?;
-        }
-        for &member in members {
-            buffers[program.op(member).writes[operand].index()] = sum.clone();
-        }
-    }
-    Ok(())
 }
 
 impl Values {

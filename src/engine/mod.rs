@@ -5,6 +5,7 @@
 mod agenda;
 mod apply;
 mod checkpoint;
+mod collectives;
 mod compare;
 pub mod cost;
 pub mod deadlock;

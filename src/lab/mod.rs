@@ -2,6 +2,7 @@
 
 pub mod blame;
 mod check;
+mod collective;
 pub mod reference;
 mod report;
 pub mod snapshot;
@@ -80,10 +81,11 @@ impl Lab {
         let mut snapshots = Snapshots::default();
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
+        snapshots.join_shards(session.program())?;
         let losses = snapshot::mean_losses(session.values().losses());
         let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
             (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
-            (Task::Collective(_), Numbers::Real, Outcome::Completed) => verdict::of_collective(&session)?,
+            (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
             _ => Verdict::None,
         };
         Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })

@@ -8,7 +8,7 @@ use super::snapshot::Snapshots;
 use crate::base::Ticks;
 use crate::base::hardware::{Costs, Hardware, UnitCosts};
 use crate::base::mesh::{Axis, Mesh};
-use crate::base::settings::Dtype;
+use crate::base::settings::{Dtype, Recompute, Strategy};
 use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::value::Loss;
@@ -93,6 +93,8 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
     training.batch.micro_batches *= replicas;
     training.mesh = Mesh::new(1, 1);
+    training.data_parallel.strategy = Strategy::Ddp;
+    training.recompute.mode = Recompute::None;
     training.pipeline.layers_per_stage = vec![training.model.layers];
     Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
 }

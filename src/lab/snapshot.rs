@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::base::{OpId, ParameterId, Rank};
+use crate::engine::session::join;
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
-use crate::program::{Kernel, Name, OpKind};
+use crate::program::{Kernel, Name, OpKind, Program};
 
 /// What was seen of one parameter on one rank at the end of one step.
 #[derive(Clone, Debug)]
@@ -19,8 +20,10 @@ pub struct Snapshot {
 /// All snapshots of a run, by step, parameter and rank.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshots {
-    /// The snapshots.
+    /// The snapshots of whole parameters.
     pub by_place: BTreeMap<(u32, ParameterId, Rank), Snapshot>,
+    /// Those of shards, by step, unit and rank.
+    shards: BTreeMap<(u32, u32, Rank), Snapshot>,
 }
 
 impl Snapshots {
@@ -28,10 +31,19 @@ impl Snapshots {
     pub fn take(&mut self, world: &World, op: OpId) {
         let program = &world.machine.program;
         let OpKind::Run(kernel) = program.kind(op) else { return };
-        let (Kernel::Optimizer(_), Values::Real { buffers, .. }) = (program.kernels[kernel.index()].kernel, &world.values) else {
-            return;
-        };
+        let Values::Real { buffers, .. } = &world.values else { return };
         let view = program.op(op);
+        match program.kernels[kernel.index()].kernel {
+            Kernel::Optimizer(_) => {}
+            Kernel::OptimizerShard => {
+                let (read, written) = (view.reads[0].index(), view.writes[0].index());
+                let Name::GradientShard(unit, _) = program.buffers[read].name else { return };
+                let snapshot = Snapshot { gradient: buffers[read].clone(), parameter: buffers[written].clone() };
+                self.shards.insert((view.origin.step, unit, view.rank), snapshot);
+                return;
+            }
+            _ => return,
+        }
         let value = |place: usize| buffers[view.reads[place].index()].clone();
         for (place, gradient) in view.reads.iter().enumerate() {
             let Name::Gradient(parameter) = program.buffers[gradient.index()].name else { break };
@@ -40,6 +52,29 @@ impl Snapshots {
             let snapshot = Snapshot { gradient: value(place), parameter: written };
             self.by_place.insert((view.origin.step, parameter, view.rank), snapshot);
         }
+    }
+}
+
+impl Snapshots {
+    /// Puts shards together: the snapshot of a whole parameter stands on the first rank of those that share it.
+    ///
+    /// # Errors
+    /// If a shard has not the size that its unit says.
+    pub fn join_shards(&mut self, program: &Program) -> crate::engine::Result<()> {
+        let shards: Vec<_> = std::mem::take(&mut self.shards).into_iter().collect();
+        for of_unit in shards.chunk_by(|((step, unit, _), _), ((other, same, _), _)| (step, unit) == (other, same)) {
+            let ((step, unit, _), _) = of_unit[0];
+            let unit = &program.units[unit as usize];
+            for copy in of_unit.chunks(unit.shards) {
+                let ((.., rank), _) = copy[0];
+                let gradients = join(program, unit, &copy.iter().map(|(_, shard)| &shard.gradient).collect::<Vec<_>>())?;
+                let parameters = join(program, unit, &copy.iter().map(|(_, shard)| &shard.parameter).collect::<Vec<_>>())?;
+                for ((&name, gradient), parameter) in unit.parameters.iter().zip(gradients).zip(parameters) {
+                    self.by_place.insert((step, name, rank), Snapshot { gradient, parameter });
+                }
+            }
+        }
+        Ok(())
     }
 }
 

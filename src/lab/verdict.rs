@@ -9,7 +9,7 @@ use super::snapshot::{Snapshot, Snapshots};
 use crate::base::settings::Dtype;
 use crate::base::{OpId, ParameterId, Rank};
 use crate::engine::session::Session;
-use crate::engine::value::{Loss, Value};
+use crate::engine::value::Loss;
 use crate::program::{Name, OpKind, Program};
 
 /// How many times farther from f64 than one device a run may be.
@@ -140,37 +140,4 @@ fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, ran
     let op = skipped.or_else(|| order.iter().rfind(writes)).copied().unwrap_or_default();
     let tensor = format!("gradient of {}", program.parameters[parameter.index()].name);
     Difference { step, op, tensor, rank }
-}
-
-/// A bare all-reduce: every rank's payload must be the sum of all ranks' payloads, element by element, exactly.
-pub(super) fn of_collective(session: &Session) -> crate::engine::Result<Verdict> {
-    let program = session.program();
-    let mut sums: Vec<Vec<f64>> = Vec::new();
-    for (buffer, start) in program.buffers.iter().zip(crate::engine::kernels::initial(program)?) {
-        let Name::Chunk(chunk) = buffer.name else { continue };
-        let start = start.elements()?.unwrap_or_default();
-        match sums.get_mut(chunk as usize) {
-            Some(sum) => sum.iter_mut().zip(start).for_each(|(sum, x)| *sum += x),
-            None => sums.push(start),
-        }
-    }
-    let mut max_abs_diff: f64 = 0.0;
-    let mut first_difference = None;
-    for (index, buffer) in program.buffers.iter().enumerate() {
-        let Name::Chunk(chunk) = buffer.name else { continue };
-        let Some(Value::Cpu(_)) = session.value(crate::base::BufferId::new(index)) else { continue };
-        let value =
-            session.value(crate::base::BufferId::new(index)).map(Value::elements).transpose()?.flatten().unwrap_or_default();
-        let difference = value.iter().zip(&sums[chunk as usize]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        max_abs_diff = max_abs_diff.max(difference);
-        if difference > 0.0 && first_difference.is_none() {
-            let writes = |op: &&OpId| program.op(**op).writes.iter().any(|written| written.index() == index);
-            let op = program.order[buffer.rank.index()].iter().rfind(writes).copied().unwrap_or_default();
-            first_difference = Some(Difference { step: 0, op, tensor: buffer.name.to_string(), rank: buffer.rank });
-        }
-    }
-    Ok(match first_difference {
-        None => Verdict::Equal,
-        Some(first_difference) => Verdict::Wrong { max_abs_diff, first_difference },
-    })
 }

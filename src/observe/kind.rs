@@ -111,7 +111,8 @@ impl Kind {
         let view = run.program.op(op);
         match view.kind {
             OpKind::Run(kernel) => match (run.program.kernels[kernel.index()].kernel, view.origin.slot) {
-                (Kernel::Flatten | Kernel::Unflatten, _) => Self::Copy,
+                (Kernel::Flatten | Kernel::Unflatten | Kernel::TakeShard, _) => Self::Copy,
+                (Kernel::Recompute(_) | Kernel::RecomputeAttention(_), _) => Self::Recompute,
                 (_, Some(slot)) => Self::of_pass(slot.pass),
                 (kernel, None) => Self::of_kernel(kernel),
             },
@@ -140,8 +141,14 @@ impl Kind {
             Kernel::LoadTokens | Kernel::LoadTargets | Kernel::Forward(_) => Self::Forward,
             Kernel::BackwardInput(_) => Self::BackwardInput,
             Kernel::BackwardWeight(_) => Self::BackwardWeight,
-            Kernel::ZeroGradients | Kernel::Average(_) | Kernel::Optimizer(_) => Self::Optimizer,
-            Kernel::Flatten | Kernel::Unflatten => Self::Copy,
+            Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => Self::Recompute,
+            Kernel::ZeroGradients
+            | Kernel::Accumulate
+            | Kernel::Average(_)
+            | Kernel::Optimizer(_)
+            | Kernel::AverageShard
+            | Kernel::OptimizerShard => Self::Optimizer,
+            Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten => Self::Copy,
         }
     }
 }
@@ -168,8 +175,16 @@ pub fn label(run: &Run, op: OpId) -> String {
     {
         return "barrier".to_owned();
     }
-    let letter = Kind::of(run, op).letter();
+    let letter = match run.program.kind(op) {
+        OpKind::Collective(collective) => collective_letter(run.program.collectives[collective.index()].kind),
+        _ => Kind::of(run, op).letter(),
+    };
     number(run, op).map_or_else(|| letter.to_owned(), |number| format!("{letter}{number}"))
+}
+
+/// What a collective's label begins with.
+fn collective_letter(kind: CollectiveKind) -> &'static str {
+    ["ar", "rs", "ag", "barrier"][kind as usize]
 }
 
 /// What a message carries.

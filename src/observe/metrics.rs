@@ -7,6 +7,7 @@ use super::kind::Kind;
 use super::ledger::{Ledger, State, state};
 use super::run::Run;
 use super::traffic::{self, CollectiveStats, Wire, whole_sent};
+use super::volume::{self, Flops};
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::OpKind;
 use crate::program::memory::ByRole;
@@ -25,10 +26,12 @@ pub struct Metrics {
     pub wires: Vec<Wire>,
     /// Collectives that moved data.
     pub collectives: Vec<CollectiveStats>,
+    /// What the model needs and the hardware computes.
+    pub flops: Flops,
 }
 
 /// The numbers of one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankMetrics {
     /// The rank.
     pub rank: Rank,
@@ -62,6 +65,10 @@ pub struct RankMetrics {
     pub peak_by_role: ByRole,
     /// What it owns between steps, and its gradients.
     pub state: State,
+    /// What of that is zeros at the ends of shards.
+    pub padding: Bytes,
+    /// Payloads of its collectives, in units of its own parameters.
+    pub traffic_psi: f64,
 }
 
 impl Metrics {
@@ -69,11 +76,12 @@ impl Metrics {
     #[must_use]
     pub fn new(run: &Run, ledger: &Ledger) -> Self {
         let states = state(run.program);
+        let (padding, traffic_psi) = (volume::padding(run.program), volume::traffic_psi(run, FIRST));
         let ranks = (0..run.program.ranks()).map(Rank::new).zip(states);
         let ranks = ranks.map(|(rank, state)| {
-            let peak = ledger.rank(rank).peak();
-            let mut metrics =
-                RankMetrics { rank, state, peak_bytes: peak.total(), peak_by_role: peak.by_role, ..Default::default() };
+            let (padding, traffic_psi) = (padding[rank.index() * run.program.fold()], traffic_psi[rank.index()]);
+            let (peak_bytes, peak_by_role) = (ledger.rank(rank).peak().total(), ledger.rank(rank).peak().by_role);
+            let mut metrics = RankMetrics { rank, peak_bytes, peak_by_role, state, padding, traffic_psi, ..Default::default() };
             metrics.count(run);
             metrics
         });
@@ -83,7 +91,15 @@ impl Metrics {
             ranks: ranks.collect(),
             wires: traffic::wires(run, FIRST),
             collectives: traffic::collectives(run, FIRST),
+            flops: volume::flops(run, FIRST),
         }
+    }
+
+    /// The most that a rank moves, in units of its parameters; `None` without a model.
+    #[must_use]
+    pub fn traffic_psi(&self, run: &Run) -> Option<f64> {
+        let all = self.ranks.iter().map(|rank| rank.traffic_psi);
+        (!run.program.parameters.is_empty()).then(|| all.fold(0.0, f64::max))
     }
 
     /// Idle time of all ranks over ranks times makespan.

@@ -18,6 +18,7 @@ pub mod run;
 pub mod spread;
 pub mod state;
 pub mod traffic;
+pub mod volume;
 pub mod why;
 
 pub use kind::Kind;

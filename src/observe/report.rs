@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
 use super::traffic::{CollectiveStats, Wire};
-use super::why;
+use super::{volume, why};
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::head::head;
 use crate::program::memory::ByRole;
 use crate::program::trace::{Outcome, WaitEdge};
-use crate::program::{Program, Role};
+use crate::program::{CollectiveKind, Program, Role};
 
 /// The name of this document's form.
 pub const SCHEMA: &str = "ranklab.run/1";
@@ -87,6 +87,8 @@ pub struct Report {
     pub step_period: Option<f64>,
     pub bubble: Bubble,
     pub overlap: Option<f64>,
+    pub traffic_psi: Option<f64>,
+    pub flops: FlopsReport,
     pub ranks: Vec<RankReport>,
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
@@ -114,6 +116,14 @@ pub struct Bubble {
     pub ratio: Option<f64>,
 }
 
+/// What the model needs, and what the hardware computes for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct FlopsReport {
+    pub model: u64,
+    pub hardware: u64,
+}
+
 /// One rank's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
@@ -130,6 +140,8 @@ pub struct RankReport {
     pub peak_bytes: u64,
     pub peak_bytes_by_role: RoleBytes,
     pub state_bytes: StateBytes,
+    pub padding_bytes: u64,
+    pub traffic_psi: f64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub messages_sent: u64,
@@ -166,6 +178,7 @@ pub struct CollectiveReport {
     pub ranks: usize,
     pub algorithm: Option<&'static str>,
     pub bytes: u64,
+    pub padding_bytes: u64,
     pub steps: u32,
     pub start: f64,
     pub end: f64,
@@ -233,9 +246,11 @@ impl Report {
             step_period: metrics.step_period.map(|period| clock.in_unit(period)),
             bubble: Bubble { fraction: metrics.bubble_fraction(), ratio: metrics.bubble_ratio() },
             overlap: metrics.overlap(),
-            ranks: metrics.ranks.iter().map(|rank| RankReport::new(clock, rank)).collect(),
-            collectives: metrics.collectives.iter().map(|stats| CollectiveReport::new(run, stats, given.algorithm)).collect(),
-            links: metrics.wires.iter().map(|wire| LinkReport::new(clock, wire)).collect(),
+            traffic_psi: metrics.traffic_psi(run),
+            flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
+            ranks: unfolded_ranks(run, metrics),
+            collectives: unfolded_collectives(run, metrics, given.algorithm),
+            links: unfolded_links(run, metrics),
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
             verdict: given.verdict,
@@ -244,6 +259,45 @@ impl Report {
             events: run.trace.events.len(),
         }
     }
+}
+
+/// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
+fn unfolded_ranks(run: &Run, metrics: &Metrics) -> Vec<RankReport> {
+    let (fold, padding) = (run.program.fold(), volume::padding(run.program));
+    let report = |number: usize| {
+        let rank = RankReport::new(run.trace.clock, &metrics.ranks[number / fold]);
+        RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..rank }
+    };
+    (0..metrics.ranks.len() * fold).map(report).collect()
+}
+
+/// Where folded ranks meet in several groups, each group has a collective of its own: `fsdp0`, `fsdp1`, ...
+fn unfolded_collectives(run: &Run, metrics: &Metrics, algorithm: Option<AllReduce>) -> Vec<CollectiveReport> {
+    let groups = |stats: &CollectiveStats| {
+        let collective = &run.program.collectives[stats.collective.index()];
+        run.program.fold() / run.program.groups[collective.group.index()].fold.size
+    };
+    let numbered = |report: CollectiveReport, more: usize| {
+        let name = report.group.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number =
+            report.group[name.len()..].parse::<usize>().map_or_else(|_| String::new(), |first| (first + more).to_string());
+        CollectiveReport { group: format!("{name}{number}"), ..report }
+    };
+    let reports = |stats| (0..groups(stats)).map(move |more| numbered(CollectiveReport::new(run, stats, algorithm), more));
+    metrics.collectives.iter().flat_map(reports).collect()
+}
+
+/// Folded ranks send to their like: the first to the first, the second to the second.
+fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
+    let fold = u32::try_from(run.program.fold()).expect("a checked number of ranks");
+    let link = |wire: &Wire, folded: u32| {
+        let link = LinkReport::new(run.trace.clock, wire);
+        LinkReport { from: link.from * fold + folded, to: link.to * fold + folded, ..link }
+    };
+    let all = metrics.wires.iter().flat_map(|wire| (0..fold).map(move |folded| link(wire, folded)));
+    let mut links: Vec<LinkReport> = all.collect();
+    links.sort_by_key(|link| (link.from, link.to));
+    links
 }
 
 impl RankReport {
@@ -265,6 +319,8 @@ impl RankReport {
             peak_bytes: rank.peak_bytes.0,
             peak_bytes_by_role: RoleBytes::new(&rank.peak_by_role),
             state_bytes: StateBytes { parameter, gradient, optimizer },
+            padding_bytes: rank.padding.0,
+            traffic_psi: rank.traffic_psi,
             bytes_sent: rank.bytes_sent.0,
             bytes_received: rank.bytes_received.0,
             messages_sent: rank.messages_sent,
@@ -295,9 +351,11 @@ impl CollectiveReport {
         Self {
             name: format!("{} {}", collective.kind.name(), collective.label),
             group: group.name.clone(),
-            ranks: group.ranks.len(),
-            algorithm: algorithm.map(AllReduce::name),
+            ranks: group.size(),
+            algorithm: if collective.kind == CollectiveKind::AllReduce { algorithm } else { Some(AllReduce::Ring) }
+                .map(AllReduce::name),
             bytes: stats.bytes.0,
+            padding_bytes: collective.padding.0,
             steps: stats.steps,
             start: clock.in_unit(stats.start),
             end: clock.in_unit(stats.end),
@@ -339,7 +397,7 @@ impl OutOfMemory {
     fn new(run: &Run) -> Option<Self> {
         let Outcome::OutOfMemory { rank, op, needed, limit } = &run.trace.outcome else { return None };
         let op = op.map(|op| op_text(run.program, op));
-        Some(Self { rank: rank.0, op, needed: needed.0, limit: limit.0 })
+        Some(Self { rank: Rank::new(rank.index() * run.program.fold()).0, op, needed: needed.0, limit: limit.0 })
     }
 }
 

@@ -107,14 +107,12 @@ fn members(run: &Run, step: u32) -> (Vec<Option<CollectiveId>>, Vec<Bytes>) {
     (of, sent)
 }
 
-/// What one member sends in a collective that runs as one op: a ring's closed form, 2(N-1)/N of the payload, as its cost is a ring's.
+/// What one member sends in a collective that runs as one op: a ring's closed form, as its cost is: (N-1)/N of the payload, and twice
+/// that in an all-reduce.
 #[must_use]
 pub fn whole_sent(run: &Run, collective: &Collective) -> Bytes {
     let n = group_size(run, collective);
-    match collective.kind {
-        CollectiveKind::Barrier => Bytes::ZERO,
-        CollectiveKind::AllReduce => Bytes(collective.bytes.0.div_ceil(n) * (2 * (n - 1))),
-    }
+    Bytes(collective.bytes.0.div_ceil(n) * (collective.kind.rounds() * (n - 1)))
 }
 
 /// The collective that `op` moves data for; `None` for all else. The pieces of an expanded one carry its number; a bare one is the only.
@@ -146,7 +144,7 @@ fn message_depth(run: &Run, of: &[Option<CollectiveId>], depth: &mut [u32], op: 
 }
 
 fn group_size(run: &Run, collective: &Collective) -> u64 {
-    run.program.groups[collective.group.index()].ranks.len() as u64
+    run.program.groups[collective.group.index()].size() as u64
 }
 
 impl CollectiveStats {
@@ -163,12 +161,13 @@ impl CollectiveStats {
         measurable.then(|| self.bytes.0 as f64 / time.0 as f64)
     }
 
-    /// Bus bandwidth in GB/s as nccl-tests defines it for all-reduce: algorithm bandwidth times 2(N-1)/N, comparable with a link's speed.
+    /// Bus bandwidth in GB/s as nccl-tests defines it: algorithm bandwidth times (N-1)/N, twice that for an all-reduce, comparable with a
+    /// link's speed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of ranks")]
     pub fn bus_bandwidth(&self, run: &Run) -> Option<f64> {
         let collective = &run.program.collectives[self.collective.index()];
         let n = group_size(run, collective) as f64;
-        self.algorithm_bandwidth(run.trace.clock).map(|bandwidth| bandwidth * 2.0 * (n - 1.0) / n)
+        self.algorithm_bandwidth(run.trace.clock).map(|bandwidth| bandwidth * collective.kind.rounds() as f64 * (n - 1.0) / n)
     }
 }

@@ -100,9 +100,15 @@ impl Kernel {
             Self::Forward(part) => ("forward", Some(part)),
             Self::BackwardInput(part) => ("backward-input", Some(part)),
             Self::BackwardWeight(part) => ("backward-weight", Some(part)),
+            Self::Recompute(part) => ("recompute", Some(part)),
+            Self::RecomputeAttention(part) => ("recompute-attention", Some(part)),
             Self::ZeroGradients => ("zero-gradients", None),
+            Self::Accumulate => ("accumulate", None),
             Self::Average(part) => ("average", Some(part)),
             Self::Optimizer(part) => ("optimizer", Some(part)),
+            Self::AverageShard => ("average-shard", None),
+            Self::OptimizerShard => ("optimizer-shard", None),
+            Self::TakeShard => ("take-shard", None),
             Self::Flatten => ("flatten", None),
             Self::Unflatten => ("unflatten", None),
         }
@@ -110,16 +116,22 @@ impl Kernel {
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 10] {
+    pub fn all(part: Part) -> [Self; 16] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
             Self::Forward(part),
             Self::BackwardInput(part),
             Self::BackwardWeight(part),
+            Self::Recompute(part),
+            Self::RecomputeAttention(part),
             Self::ZeroGradients,
+            Self::Accumulate,
             Self::Average(part),
             Self::Optimizer(part),
+            Self::AverageShard,
+            Self::OptimizerShard,
+            Self::TakeShard,
             Self::Flatten,
             Self::Unflatten,
         ]

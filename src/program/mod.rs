@@ -1,6 +1,7 @@
 //! The language: plans (who computes what in which order) and programs (what each rank's streams do).
 
 pub mod check;
+pub mod collective;
 pub mod head;
 pub mod links;
 pub mod memory;
@@ -16,7 +17,8 @@ pub mod wait;
 pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
+pub use collective::{Collective, CollectiveKind, Unit};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
-pub use tables::{Channel, Collective, CollectiveKind, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
+pub use tables::{Channel, Fold, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;
 pub use wait::Wait;

@@ -75,7 +75,11 @@ pub enum PassName {
     Lower,
     /// Reads across ranks to messages.
     Messages,
-    /// Gradient all-reduce over data-parallel ranks.
+    /// Layers computed again before their backward.
+    Recompute,
+    /// Sharded parameters gathered before their use.
+    Gather,
+    /// Gradients summed over data-parallel ranks.
     DataParallel,
     /// Average, barrier and optimizer at the end of a step.
     Optimizer,
@@ -87,9 +91,11 @@ pub enum PassName {
 
 impl PassName {
     /// All passes with their names.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Lower, "lower"),
         (Self::Messages, "messages"),
+        (Self::Recompute, "recompute"),
+        (Self::Gather, "gather"),
         (Self::DataParallel, "data-parallel"),
         (Self::Optimizer, "optimizer"),
         (Self::Expand, "expand"),
@@ -116,15 +122,27 @@ pub enum Kernel {
     BackwardInput(Part),
     /// Roughly: gradients += d part / d parameters (saved, deferred)
     BackwardWeight(Part),
+    /// Roughly: saved = part(x, parameters), once more
+    Recompute(Part),
+    /// Roughly: probabilities = softmax(q k^T), once more
+    RecomputeAttention(Part),
     /// Roughly: gradients = 0
     ZeroGradients,
+    /// Roughly: gradients += those of one micro-batch
+    Accumulate,
     /// Roughly: gradients /= micro-batches of the step over all data-parallel ranks
     Average(Part),
     /// Roughly: parameters, moments = optimizer(parameters, moments, gradients)
     Optimizer(Part),
-    /// Roughly: pieces = chunks(concatenate(gradients))
+    /// The same as `Average`, of shards
+    AverageShard,
+    /// The same as `Optimizer`, of shards
+    OptimizerShard,
+    /// Roughly: shard = own part of concatenate(tensors)
+    TakeShard,
+    /// Roughly: pieces = chunks(concatenate(tensors))
     Flatten,
-    /// Roughly: gradients = split(concatenate(pieces))
+    /// Roughly: tensors = split(concatenate(pieces))
     Unflatten,
 }
 
@@ -162,13 +180,31 @@ pub enum Name {
     Parameter(ParameterId),
     /// Its gradient.
     Gradient(ParameterId),
+    /// Its gradient of one micro-batch, that ranks have not summed yet.
+    Unreduced(ParameterId),
     /// The optimizer's first moment.
     FirstMoment(ParameterId),
     /// The optimizer's second moment.
     SecondMoment(ParameterId),
+    /// The optimizer's copy of a parameter in full precision.
+    Master(ParameterId),
+    /// A shard of a unit's parameters: unit, place of the shard. The unit's tensors lie flat behind each other, with zeros at the end.
+    Shard(u32, u32),
+    /// The same shard of their gradients.
+    GradientShard(u32, u32),
+    /// The same shard of their gradients of one micro-batch.
+    Reduced(u32, u32),
+    /// The same shard of the first moments.
+    FirstMomentShard(u32, u32),
+    /// The same shard of the second moments.
+    SecondMomentShard(u32, u32),
+    /// The same shard of the copies in full precision.
+    MasterShard(u32, u32),
+    /// What part `0..` did not keep from forward for backward, computed again.
+    Recomputed(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
-    /// A piece of an expanded all-reduce: collective, chunk.
+    /// A piece of an expanded collective: collective, chunk.
     Piece(u32, u32),
 }
 
@@ -230,11 +266,12 @@ impl Buffer {
     }
 }
 
-/// A kind of name in program texts: its prefix, how it is made of index and micro-batch, and whether it has a micro-batch.
+/// A kind of name in program texts: its prefix, how it is made of its two numbers, and whether it has the second: a micro-batch, a shard or a
+/// chunk.
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 13] = [
+const NAMES: [NameText; 22] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -248,6 +285,15 @@ const NAMES: [NameText; 13] = [
     ("v", |p, _| Name::SecondMoment(ParameterId(p)), false),
     ("chunk", |c, _| Name::Chunk(c), false),
     ("piece", Name::Piece, true),
+    ("ugrad", |p, _| Name::Unreduced(ParameterId(p)), false),
+    ("master", |p, _| Name::Master(ParameterId(p)), false),
+    ("shard", Name::Shard, true),
+    ("gradshard", Name::GradientShard, true),
+    ("reduced", Name::Reduced, true),
+    ("mshard", Name::FirstMomentShard, true),
+    ("vshard", Name::SecondMomentShard, true),
+    ("mastershard", Name::MasterShard, true),
+    ("recomputed", Name::Recomputed, true),
 ];
 
 impl Name {
@@ -267,6 +313,15 @@ impl Name {
             Self::SecondMoment(p) => (10, p.0, 0),
             Self::Chunk(chunk) => (11, chunk, 0),
             Self::Piece(collective, chunk) => (12, collective, chunk),
+            Self::Unreduced(p) => (13, p.0, 0),
+            Self::Master(p) => (14, p.0, 0),
+            Self::Shard(unit, place) => (15, unit, place),
+            Self::GradientShard(unit, place) => (16, unit, place),
+            Self::Reduced(unit, place) => (17, unit, place),
+            Self::FirstMomentShard(unit, place) => (18, unit, place),
+            Self::SecondMomentShard(unit, place) => (19, unit, place),
+            Self::MasterShard(unit, place) => (20, unit, place),
+            Self::Recomputed(part, m) => (21, part, m),
         }
     }
 
@@ -295,12 +350,22 @@ impl Name {
     #[must_use]
     pub fn usual_role(self) -> Role {
         match self {
-            Self::Tokens(_) | Self::Targets(_) | Self::Activation(..) | Self::Saved(..) | Self::Deferred(..) => Role::Activation,
+            Self::Tokens(_)
+            | Self::Targets(_)
+            | Self::Activation(..)
+            | Self::Saved(..)
+            | Self::Deferred(..)
+            | Self::Recomputed(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
-            Self::Parameter(_) => Role::Parameter,
-            Self::Gradient(_) => Role::Gradient,
-            Self::FirstMoment(_) | Self::SecondMoment(_) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) => Role::Bucket,
+            Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
+            Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
+            Self::FirstMoment(_)
+            | Self::SecondMoment(_)
+            | Self::Master(_)
+            | Self::FirstMomentShard(..)
+            | Self::SecondMomentShard(..)
+            | Self::MasterShard(..) => Role::Optimizer,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) => Role::Bucket,
         }
     }
 

@@ -13,6 +13,13 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let bytes = written.size(&collective::BYTES).map(|bytes| bytes as u64);
     let ranks = written.size(&collective::RANKS);
     let algorithm = written.choice(&collective::ALGORITHM, AllReduce::find);
+    if let (Some(kind), Some(algorithm)) = (kind, algorithm)
+        && kind != CollectiveKind::AllReduce
+        && algorithm != AllReduce::Ring
+    {
+        let problem = Problem::new(format!("{kind} goes around a ring, not by {algorithm}")).allowed("ring");
+        written.refuse(&[&collective::ALGORITHM, &collective::KIND], problem);
+    }
     if let Some(ranks) = ranks {
         training::refuse_real_ranks(written, &collective::RANKS, ranks, numerics);
     }

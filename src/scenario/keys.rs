@@ -1,7 +1,7 @@
 //! The one table of a scenario's keys. Reading, checking, `show scenario` and `new` all follow it.
 
-use super::presets;
-use crate::base::settings::{Activation, Bias, Norm, Positions};
+use crate::base::precision::CONVENTIONS;
+use crate::base::settings::{Activation, Bias, Norm, Positions, Recompute, SavedTensors, Strategy, Wrap};
 use crate::base::tables::TABLES;
 use crate::base::{AllReduce, CollectiveKind, OptimizerKind, PointToPoint, Values};
 use crate::program::trouble::TroubleKind;
@@ -39,6 +39,8 @@ pub enum Kind {
     Choice(fn() -> Vec<&'static str>),
     /// A list of whole numbers, each in this range.
     Integers(i64, i64),
+    /// A text: the name of a preset, or a number of parameters.
+    Preset,
 }
 
 /// What a key means when it is not written.
@@ -63,6 +65,10 @@ pub enum Section {
     Parallel,
     /// `[data_parallel]`
     DataParallel,
+    /// `[fsdp]`
+    Fsdp,
+    /// `[recompute]`
+    Recompute,
     /// `[pipeline]`
     Pipeline,
     /// `[optimizer]`
@@ -84,12 +90,14 @@ pub enum Section {
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 14] = [
+pub static SECTIONS: [(Section, &str, &str); 16] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
-    (Section::DataParallel, "data_parallel", "replicas average their gradients"),
+    (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
+    (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
+    (Section::Recompute, "recompute", "activations computed again instead of being kept"),
     (Section::Pipeline, "pipeline", "stages of the model pass activations on"),
     (Section::Optimizer, "optimizer", "what a step does with the gradients"),
     (Section::Numerics, "numerics", "real numbers, or shapes alone"),
@@ -123,7 +131,7 @@ macro_rules! keys {
     };
 }
 
-use Kind::{Bool, Choice, Integer, Integers, Number, Text};
+use Kind::{Bool, Choice, Integer, Integers, Number, Preset, Text};
 
 keys! {
     top Top {
@@ -131,7 +139,7 @@ keys! {
         SEED "seed" Integer(0, 0xffff_ffff), Is("0"), "", "start of all random numbers: weights and data";
     }
     model Model {
-        PRESET "preset" Choice(presets::names), Is("tiny"), "", "sizes to start from; the keys below replace some of them";
+        PRESET "preset" Preset, Is("tiny"), "", "sizes to start from; the keys below replace some of them";
         LAYERS "layers" Integer(1, 10_000), Like("8", "the preset's"), "", "transformer blocks";
         HIDDEN "hidden" Integer(1, 1 << 20), Like("64", "the preset's"), "", "width of the residual stream";
         HEADS "heads" Integer(1, 65_536), Like("8", "the preset's"), "", "query heads; divides hidden";
@@ -150,6 +158,8 @@ keys! {
         DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element";
         PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
             "type of the parameters and their gradients";
+        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says"), "",
+            "convention for the types of parameters, gradients and optimizer state";
     }
     batch Batch {
         MICRO_BATCHES "micro_batches" Integer(1, 1_000_000), Is("8"), "", "micro-batches per data-parallel rank and step";
@@ -159,13 +169,35 @@ keys! {
     parallel Parallel {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
+        FOLD "fold" Bool, Like("false", "true with shapes, where data-parallel ranks do the same at the same time"), "",
+            "data-parallel ranks that do the same are followed as one";
     }
     data_parallel DataParallel {
-        ALL_REDUCE "all_reduce" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how gradients are summed";
+        STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";
+        NO_SYNC "no_sync" Bool, Is("true"), "", "ddp, zero-1: ranks sum gradients once a step, not once a micro-batch";
+        ALL_REDUCE "all_reduce" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "",
+            "how an all-reduce sums; shards always go around a ring";
         BUCKET_MIB "bucket_mib" Number(0.000_01, 65_536.0), Is("25"), "MiB", "a bucket of gradients closes at this size";
         FIRST_BUCKET_MIB "first_bucket_mib" Number(0.000_01, 65_536.0), Is("1"), "MiB",
             "size of the first bucket, so that it leaves early";
         OVERLAP "overlap" Bool, Is("true"), "", "a bucket leaves while the backward pass goes on";
+        EXPAND "expand" Bool, Like("true", "true where that is few messages"), "",
+            "every message of a collective is a step of its own; otherwise a collective is one operation";
+    }
+    fsdp Fsdp {
+        SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
+            "ranks that share one copy; fewer than data is hybrid sharding";
+        RESHARD_AFTER_FORWARD "reshard_after_forward" Bool, Is("true"), "",
+            "gathered parameters are freed after forward and gathered again for backward";
+        PREFETCH "prefetch" Integer(0, 10_000), Is("1"), "units", "how many units ahead of computation parameters are gathered";
+        IN_FLIGHT "in_flight" Integer(1, 10_000), Is("2"), "units", "the most units that are gathered at a time";
+        WRAP "wrap" Choice(|| Wrap::NAMES.to_vec()), Is("layer"), "", "what is gathered as a whole: a layer, four layers, everything";
+    }
+    recompute Recompute {
+        MODE "mode" Choice(|| Recompute::NAMES.to_vec()), Is("none"), "", "what backward computes again instead of keeping it";
+        EVERY "every" Integer(1, 10_000), Is("1"), "layers", "recompute one layer in so many";
+        SAVED "saved" Choice(|| SavedTensors::NAMES.to_vec()), Like("lab", "megatron for shapes in half precision, else lab"), "",
+            "which tensors a layer keeps";
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
@@ -269,7 +301,8 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        matches!(self, Self::Model | Self::Batch | Self::Parallel | Self::DataParallel | Self::Pipeline | Self::Optimizer)
+        use Section::{Batch, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute};
+        matches!(self, Model | Batch | Parallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
     }
 }
 
@@ -292,6 +325,10 @@ impl Key {
 
 fn dtypes() -> Vec<&'static str> {
     vec!["f32", "f64", "bf16", "f16"]
+}
+
+fn conventions() -> Vec<&'static str> {
+    CONVENTIONS.iter().map(|convention| convention.name).collect()
 }
 
 fn schedules() -> Vec<&'static str> {

@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, Scenario, Task, Training};
+use super::{AllReduce, Collective, Scenario, Strategy, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::units::Bytes;
@@ -106,10 +106,8 @@ fn training_ops(training: &Training) -> f64 {
     let parts = float(training.model.layers) + 2.0;
     let micro_batch = 2.0 + 3.0 * parts + 4.0 * stages;
     let steps = f64::from(training.batch.steps);
-    let buckets = buckets(training);
-    let per_bucket =
-        if training.mesh.size(Axis::Data) == 1 { 0.0 } else { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) };
-    steps * (data * (micro_batch * f64::from(training.batch.micro_batches) + 4.0 * parts) + per_bucket * buckets)
+    let communication = communication_ops(training, training.data_parallel.expand);
+    steps * (data * (micro_batch * f64::from(training.batch.micro_batches) + 4.0 * parts) + communication)
 }
 
 /// No more buckets than parameter tensors, nor than full buckets and a rest per stage.
@@ -117,8 +115,37 @@ fn buckets(training: &Training) -> f64 {
     let tensors = 14.0 * float(training.model.layers) + 6.0;
     let size = training.data_parallel.bucket.0.min(training.data_parallel.first_bucket.0);
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let full = parameters(training) * training.parameter_dtype.size() as f64 / size as f64;
+    let full = parameters(training) * training.precision.parameter.size() as f64 / size as f64;
     tensors.min(full + float(training.stages()))
+}
+
+/// Whether there are few enough messages to follow each of them.
+pub(super) fn is_small(training: &Training) -> bool {
+    /// Some tenths of a second's work.
+    const FEW: f64 = 1e6;
+    communication_ops(training, true) <= FEW
+}
+
+/// Ops of a step's collectives on all ranks: for each micro-batch two gathers and a reduction where parameters are shared out.
+fn communication_ops(training: &Training, expand: bool) -> f64 {
+    let data = float(training.mesh.size(Axis::Data));
+    if training.mesh.size(Axis::Data) == 1 {
+        return 0.0;
+    }
+    let micro_batches = f64::from(training.batch.micro_batches);
+    let units = match training.data_parallel.strategy {
+        Strategy::Zero3 | Strategy::Fsdp => float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum()),
+        _ => buckets(training),
+    };
+    let collectives = match training.data_parallel.strategy {
+        Strategy::Ddp | Strategy::Zero1 if training.data_parallel.no_sync => 1.0,
+        Strategy::Ddp | Strategy::Zero1 => micro_batches,
+        Strategy::Zero2 => 1.0 + micro_batches,
+        Strategy::Zero3 | Strategy::Fsdp => 3.0 * micro_batches,
+    };
+    let algorithm = training.data_parallel.all_reduce;
+    let each = if expand { all_reduce_ops(algorithm, data, 1.0) } else { 4.0 * data };
+    units * collectives * each
 }
 
 fn collective_ops(collective: &Collective) -> f64 {

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod fold;
 mod hardware;
 pub mod keys;
 mod limits;
@@ -12,6 +13,7 @@ mod model;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod sharding;
 pub mod settings;
 mod text;
 mod training;
@@ -24,7 +26,10 @@ use std::ops::Range;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
-pub use crate::base::settings::{AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Values};
+use crate::base::precision::Precision;
+pub use crate::base::settings::{
+    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+};
 use crate::base::{Bytes, Dtype};
 use crate::program::trouble::Trouble;
 use crate::schedule::Schedule;
@@ -53,6 +58,7 @@ pub struct Scenario {
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a run")]
 pub enum Task {
     /// Training steps.
     Train(Training),
@@ -65,14 +71,20 @@ pub enum Task {
 pub struct Training {
     /// The transformer.
     pub model: Model,
-    /// Type of the parameters and their gradients.
-    pub parameter_dtype: Dtype,
+    /// Types of parameters, gradients and optimizer state.
+    pub precision: Precision,
     /// How much data a step takes.
     pub batch: Batch,
-    /// The ranks; at least as many layers as stages.
+    /// The ranks that are followed; at least as many layers as stages.
     pub mesh: Mesh,
-    /// How replicas average their gradients.
+    /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
+    pub fold: usize,
+    /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
+    /// How sharded parameters are gathered.
+    pub fsdp: Fsdp,
+    /// What backward computes again.
+    pub recompute: Recomputation,
     /// How stages work together.
     pub pipeline: Pipeline,
     /// What a step does with the gradients.
@@ -90,9 +102,13 @@ pub struct Batch {
     pub steps: u32,
 }
 
-/// How replicas average their gradients.
+/// How replicas average their gradients, and what they share out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataParallel {
+    /// What every rank keeps but its own share of.
+    pub strategy: Strategy,
+    /// Where every rank has whole gradients, they are summed once a step, not once a micro-batch.
+    pub no_sync: bool,
     /// How the data moves.
     pub all_reduce: AllReduce,
     /// A bucket closes when it is at least this large.
@@ -101,6 +117,34 @@ pub struct DataParallel {
     pub first_bucket: Bytes,
     /// Buckets leave while the backward pass goes on.
     pub overlap: bool,
+    /// Every message of a collective is an op; otherwise the whole collective is.
+    pub expand: bool,
+}
+
+/// How sharded parameters are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fsdp {
+    /// Ranks that share one copy of the state; divides the data-parallel ranks.
+    pub shard_size: usize,
+    /// What is gathered for forward is freed, and gathered again for backward.
+    pub reshard_after_forward: bool,
+    /// Units gathered ahead of computation.
+    pub prefetch: usize,
+    /// The most units that are gathered at a time.
+    pub in_flight: usize,
+    /// How much is gathered as a whole.
+    pub wrap: Wrap,
+}
+
+/// What backward computes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recomputation {
+    /// How much of a layer.
+    pub mode: Recompute,
+    /// Of one layer in so many.
+    pub every: u32,
+    /// Which tensors a layer keeps.
+    pub saved: SavedTensors,
 }
 
 /// How stages work together.
@@ -191,6 +235,15 @@ impl Training {
     pub fn parameter_bytes(&self, stage: usize) -> Bytes {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
-        Bytes(elements as u64 * self.parameter_dtype.size())
+        Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Whether backward computes `part` again, and how much of it.
+    #[must_use]
+    pub fn recomputes(&self, part: Part) -> Recompute {
+        match part {
+            Part::Block(layer) if layer.is_multiple_of(self.recompute.every) => self.recompute.mode,
+            _ => Recompute::None,
+        }
     }
 }

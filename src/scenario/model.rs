@@ -1,27 +1,49 @@
 //! `[model]`: a preset, `tiny` where none is written, with the written sizes in place of its own.
 
 use super::keys::{Key, model, numerics, parallel};
-use super::presets::Preset;
+use super::presets;
 use super::problem::Problem;
 use super::reader::is_computed;
 use super::written::Written;
 use super::{Numerics, Values};
 use crate::base::Dtype;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
+use crate::base::precision::{Convention, Precision};
 
 /// The model of `[model]`.
 pub(super) fn read(written: &mut Written) -> Option<Model> {
-    let preset = written.choice(&model::PRESET, Preset::find);
-    let preset = &preset?.model;
-    let model = sizes(written, preset);
+    let preset = written.text(&model::PRESET).and_then(|name| presets::model(&name))?;
+    let model = sizes(written, &preset);
     if let Some(model) = &model {
         check(written, model);
     }
     model
 }
 
+/// The types of parameters and of what belongs to them.
+pub(super) fn read_precision(written: &mut Written, numerics: Option<Numerics>) -> Option<Precision> {
+    let dtype = read_dtype(written, numerics);
+    let key = &model::BYTES_PER_PARAMETER;
+    if !written.has(key, 0) {
+        return dtype.map(Precision::plain);
+    }
+    let convention = written.choice(key, Convention::find)?;
+    let (precision, numerics) = (convention.precision, numerics?);
+    if written.has(&model::PARAMETER_DTYPE, 0) && dtype? != precision.parameter {
+        let message = format!("{} has parameters in {}, not in {}", convention.name, precision.parameter, dtype?);
+        written.refuse(&[key, &model::PARAMETER_DTYPE], Problem::new(message).hint("leave one of the two out"));
+    } else if numerics.values == Values::Real && precision != Precision::plain(numerics.dtype) && is_computed(numerics.dtype) {
+        let message =
+            format!("with real values everything has the type of the run: {} is not {}", convention.name, numerics.dtype);
+        let problem =
+            Problem::new(message).hint("values = \"shape\" follows any convention; real values in f32 are fp32-adam-16");
+        written.refuse(&[key, &numerics::DTYPE, &numerics::VALUES], problem);
+    }
+    Some(precision)
+}
+
 /// The type of the parameters.
-pub(super) fn read_dtype(written: &mut Written, numerics: Option<Numerics>) -> Option<Dtype> {
+fn read_dtype(written: &mut Written, numerics: Option<Numerics>) -> Option<Dtype> {
     let key = &model::PARAMETER_DTYPE;
     let dtype = written.or(key, |written, key| written.choice(key, Dtype::find), numerics.map(|numerics| numerics.dtype))?;
     let numerics = numerics?;

@@ -7,6 +7,7 @@ use super::presets::PRESETS;
 use super::problem::Problems;
 use super::reader;
 use super::value::Value;
+use crate::base::precision::CONVENTIONS;
 use crate::base::tables::TABLES;
 use crate::program::trouble::TroubleKind;
 use crate::schedule::SCHEDULES;
@@ -36,6 +37,7 @@ pub fn show_scenario() -> String {
         }
     };
     named(&mut out, "presets", PRESETS.iter().map(|preset| (preset.name, preset.meaning)).collect());
+    named(&mut out, "bytes for each parameter", CONVENTIONS.iter().map(|row| (row.name, row.meaning)).collect());
     named(&mut out, "schedules", SCHEDULES.iter().map(|schedule| (schedule.name, schedule.meaning)).collect());
     named(&mut out, "troubles", TroubleKind::ALL.iter().map(|(_, name, meaning)| (*name, *meaning)).collect());
     named(&mut out, "hardware tables", TABLES.iter().map(|table| (table.name, table.meaning)).collect());
@@ -118,7 +120,7 @@ fn new_key(out: &mut String, key: &Key, optional: bool) {
 fn example(key: &Key) -> String {
     let (Unwritten::Is(text) | Unwritten::Like(text, _)) = key.unwritten;
     match key.kind {
-        Kind::Text | Kind::Choice(_) => format!("\"{text}\""),
+        Kind::Text | Kind::Choice(_) | Kind::Preset => format!("\"{text}\""),
         _ => text.to_owned(),
     }
 }

@@ -1,12 +1,10 @@
 //! The sections of a training step: how much data, on which ranks, in which order, with which update.
 
-use super::keys::{Key, batch, data_parallel, model as model_keys, numerics as numerics_keys, optimizer, parallel, pipeline};
+use super::keys::{Key, batch, model as model_keys, numerics as numerics_keys, optimizer, parallel, pipeline};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{
-    AllReduce, Batch, DataParallel, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model,
-};
+use super::{Batch, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model, sharding};
 use crate::base::mesh::Mesh;
 use crate::base::words::{grouped, shortened};
 use crate::schedule::Schedule;
@@ -18,22 +16,29 @@ const MOST_REAL_RANKS: usize = 64;
 /// The training step.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Training> {
     let model = model::read(written);
-    let parameter_dtype = model::read_dtype(written, numerics);
+    let precision = model::read_precision(written, numerics);
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
-    let data_parallel = read_data_parallel(written);
+    let data_parallel = sharding::read_data_parallel(written);
+    let fsdp = sharding::read_fsdp(written, mesh.as_ref());
+    let recompute = sharding::read_recompute(written, numerics, precision);
     let layers = model.as_ref().map(|model| model.layers);
     let pipeline = read_pipeline(written, layers);
     let optimizer = read_optimizer(written);
-    Some(Training {
+    let mut training = Training {
         model: model?,
-        parameter_dtype: parameter_dtype?,
+        precision: precision?,
         batch: batch?,
         mesh: mesh?,
+        fold: 1,
         data_parallel: data_parallel?,
+        fsdp: fsdp?,
+        recompute: recompute?,
         pipeline: pipeline?,
         optimizer: optimizer?,
-    })
+    };
+    sharding::check(written, &mut training);
+    Some(training)
 }
 
 fn read_batch(written: &Written) -> Option<Batch> {
@@ -69,15 +74,6 @@ pub(super) fn refuse_real_ranks(written: &mut Written, key: &'static Key, ranks:
         let hint = format!("values = \"shape\" follows shapes alone, on up to {} ranks", grouped(MOST_RANKS as i128));
         written.refuse(&[key, &numerics_keys::VALUES], problem.hint(hint));
     }
-}
-
-fn read_data_parallel(written: &Written) -> Option<DataParallel> {
-    Some(DataParallel {
-        all_reduce: written.choice(&data_parallel::ALL_REDUCE, AllReduce::find)?,
-        bucket: written.mebibytes(&data_parallel::BUCKET_MIB)?,
-        first_bucket: written.mebibytes(&data_parallel::FIRST_BUCKET_MIB)?,
-        overlap: written.flag(&data_parallel::OVERLAP)?,
-    })
 }
 
 fn read_pipeline(written: &mut Written, layers: Option<usize>) -> Option<Pipeline> {

@@ -3,6 +3,7 @@
 use toml::de::DeValue;
 
 use super::keys::{Key, Kind, Unwritten};
+use super::presets;
 use super::problem::Problem;
 use crate::base::words::{grouped, nearest, number, shortened};
 
@@ -64,6 +65,7 @@ impl Key {
             Kind::Bool => "true, false".to_owned(),
             Kind::Text => "a text".to_owned(),
             Kind::Choice(choices) => choices().join(", "),
+            Kind::Preset => format!("{}, or a number of parameters such as 7b or 7.5b", presets::names().join(", ")),
         }
     }
 
@@ -78,7 +80,7 @@ impl Key {
             Kind::Integer(..) => text.parse().ok().map(Value::Integer),
             Kind::Number(..) => text.parse().ok().map(Value::Number),
             Kind::Bool => text.parse().ok().map(Value::Bool),
-            Kind::Text | Kind::Choice(_) => Some(Value::Text(text.to_owned())),
+            Kind::Text | Kind::Choice(_) | Kind::Preset => Some(Value::Text(text.to_owned())),
             Kind::Integers(..) => None,
         }
     }
@@ -91,6 +93,8 @@ impl Key {
             (Kind::Bool, DeValue::Boolean(flag)) => Ok(Value::Bool(*flag)),
             (Kind::Text, DeValue::String(text)) => self.text(text, raw),
             (Kind::Choice(choices), DeValue::String(text)) => self.choice(text, raw, &choices()),
+            (Kind::Preset, DeValue::String(text)) if presets::model(text).is_some() => Ok(Value::Text(text.clone().into_owned())),
+            (Kind::Preset, DeValue::String(text)) => self.choice(text, raw, &presets::names()),
             (Kind::Integers(min, max), DeValue::Array(items)) => {
                 let item = |item: &toml::Spanned<DeValue>| match item.get_ref() {
                     value @ DeValue::Integer(_) => self.integer(value, raw, min, max),
@@ -167,7 +171,7 @@ impl Key {
             Kind::Integer(..) => "a whole number",
             Kind::Number(..) => "a number",
             Kind::Bool => "true or false",
-            Kind::Text | Kind::Choice(_) => "a text",
+            Kind::Text | Kind::Choice(_) | Kind::Preset => "a text",
             Kind::Integers(..) => "a list of whole numbers",
         };
         let message = format!("`{} = {}` is {is}, not {needs}", self.name, shortened(raw));
@@ -211,7 +215,7 @@ mod tests {
     fn every_default_and_every_example_is_allowed() {
         for key in KEYS {
             let (Unwritten::Is(text) | Unwritten::Like(text, _)) = key.unwritten;
-            let quoted = matches!(key.kind, Kind::Text | Kind::Choice(_));
+            let quoted = matches!(key.kind, Kind::Text | Kind::Choice(_) | Kind::Preset);
             let raw = if quoted { format!("\"{text}\"") } else { text.to_owned() };
             let value = DeValue::parse(&raw).expect("a default is TOML");
             let read = key.read(value.get_ref(), &raw).unwrap_or_else(|problem| panic!("{}: {problem:?}", key.path()));

@@ -1,7 +1,7 @@
 //! Knobs: the scenario's keys that can be turned, the lesson's first, each with its present value and the values beside it.
 
 use crate::scenario::keys::{Key, Kind, Section, Unwritten};
-use crate::scenario::{Setting, settings};
+use crate::scenario::{Setting, presets, settings};
 use crate::teach::Lesson;
 
 use super::model::{Model, Setup};
@@ -58,6 +58,7 @@ fn is_offered(key: &Key) -> bool {
 fn choices(kind: Kind) -> Vec<String> {
     match kind {
         Kind::Choice(choices) => choices().into_iter().map(str::to_owned).collect(),
+        Kind::Preset => presets::names().into_iter().map(str::to_owned).collect(),
         Kind::Bool => vec!["false".to_owned(), "true".to_owned()],
         _ => Vec::new(),
     }

@@ -1,6 +1,11 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
 mod buckets;
+mod collectives;
 mod deadlocks;
+mod folding;
+mod recompute;
+mod sharding;
+mod shipped;
 mod stepping;
 mod verdicts;

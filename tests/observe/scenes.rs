@@ -3,12 +3,15 @@
 use ranklab::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use ranklab::base::mesh::Mesh;
 use ranklab::base::model::{Activation, Bias, Model, Norm, Positions};
-use ranklab::base::settings::{AllReduce, Dtype, Optimizer, PointToPoint};
+use ranklab::base::precision::Precision;
+use ranklab::base::settings::{AllReduce, Dtype, Optimizer, PointToPoint, Recompute, SavedTensors, Strategy, Wrap};
 use ranklab::base::{Bytes, Ticks};
 use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
-use ranklab::scenario::{Batch, Collective, CollectiveKind, DataParallel, Numerics, Pipeline, Scenario, Task, Training, Values};
+use ranklab::scenario::{
+    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Pipeline, Recomputation, Scenario, Task, Training, Values,
+};
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
 
@@ -94,10 +97,21 @@ impl Scene {
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
             model,
-            parameter_dtype: Dtype::F32,
+            precision: Precision::plain(Dtype::F32),
             batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },
             mesh: Mesh::new(self.replicas, p),
-            data_parallel: DataParallel { all_reduce, bucket: Bytes(50_000), first_bucket: Bytes(8_000), overlap },
+            fold: 1,
+            data_parallel: DataParallel {
+                strategy: Strategy::Ddp,
+                no_sync: true,
+                all_reduce,
+                bucket: Bytes(50_000),
+                first_bucket: Bytes(8_000),
+                overlap,
+                expand: true,
+            },
+            fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
+            recompute: Recomputation { mode: Recompute::None, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
                 schedule: Schedule::find(self.schedule).expect("a known schedule"),
                 p2p: self.p2p,

@@ -94,10 +94,10 @@ fn sizes_beside_a_preset_replace_its_own() {
 
 #[test]
 fn types_follow_the_run() {
-    assert_eq!(training("numerics.dtype = 'f64'").parameter_dtype, Dtype::F64);
-    assert_eq!(training("numerics = { dtype = 'bf16', values = 'shape' }").parameter_dtype, Dtype::Bf16);
+    assert_eq!(training("numerics.dtype = 'f64'").precision.parameter, Dtype::F64);
+    assert_eq!(training("numerics = { dtype = 'bf16', values = 'shape' }").precision.parameter, Dtype::Bf16);
     let mixed = "model.parameter_dtype = 'bf16'\nnumerics.values = 'shape'";
-    assert_eq!(training(mixed).parameter_dtype, Dtype::Bf16);
+    assert_eq!(training(mixed).precision.parameter, Dtype::Bf16);
     assert_eq!((parse(mixed).numerics.dtype, parse(mixed).numerics.values), (Dtype::F32, Values::Shape));
 }
 

@@ -1,7 +1,7 @@
-//! Expansion: an all-reduce becomes its messages, by the scenario's algorithm.
+//! Expansion: a collective becomes its messages, an all-reduce by the scenario's algorithm, the others around a ring.
 //!
-//! A bucket of gradients is first flattened into one piece per chunk and put back at the end; a bare collective's payload lies in chunks
-//! already. The algorithms see chunks only.
+//! What a collective reads is first flattened into one piece per chunk, and its result is put together from pieces at the end; a bare
+//! collective's payload lies in chunks already. The algorithms see chunks only.
 
 mod ring;
 mod star;
@@ -10,16 +10,17 @@ mod tree;
 use std::collections::BTreeMap;
 
 use crate::base::settings::AllReduce;
-use crate::base::{BufferId, ChannelId, CollectiveId, OpId, Rank, StreamId};
-use crate::program::tables::{Channel, CollectiveKind, Layout};
+use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, OpId, Rank, StreamId};
+use crate::program::tables::{Channel, Collective, CollectiveKind, Layout};
 use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Task;
 
 use super::Build;
 
-/// Replaces every all-reduce by its messages. One that a trouble rule took out stays as it is, and sends nothing.
+/// Replaces every collective that moves data by its messages. One that a trouble rule took out stays as it is, and sends nothing.
 pub(super) fn run(build: &mut Build) {
     let (algorithm, chunks) = match &build.scenario.task {
+        Task::Train(training) if !training.data_parallel.expand => return,
         Task::Train(training) => (training.data_parallel.all_reduce, None),
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
     };
@@ -34,7 +35,7 @@ pub(super) fn run(build: &mut Build) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         let mut issued = Vec::with_capacity(order.len());
         for op in order {
-            match all_reduce(program, op) {
+            match moving(program, op) {
                 Some(collective) => {
                     let mut member = Member::new(program, &mut channels, op, collective);
                     member.issue(algorithm, chunks);
@@ -47,10 +48,10 @@ pub(super) fn run(build: &mut Build) {
     }
 }
 
-/// The all-reduce that `op` takes part in.
-fn all_reduce(program: &Program, op: OpId) -> Option<CollectiveId> {
+/// The collective that `op` takes part in, if it moves data.
+fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
     match program.kind(op) {
-        OpKind::Collective(id) if program.collectives[id.index()].kind == CollectiveKind::AllReduce => Some(id),
+        OpKind::Collective(id) if program.collectives[id.index()].kind != CollectiveKind::Barrier => Some(id),
         _ => None,
     }
 }
@@ -59,7 +60,7 @@ fn all_reduce(program: &Program, op: OpId) -> Option<CollectiveId> {
 fn room(program: &Program, algorithm: AllReduce) -> usize {
     let members = |id: CollectiveId| program.groups[program.collectives[id.index()].group.index()].ranks.len();
     let each = |id| if algorithm == AllReduce::Ring { 4 * members(id) } else { 4 };
-    program.all().filter_map(|op| all_reduce(program, op)).map(each).sum()
+    program.all().filter_map(|op| moving(program, op)).map(each).sum()
 }
 
 /// Sizes of `chunks` chunks of `elements` elements: the first ones get one more where they do not divide.
@@ -71,7 +72,7 @@ pub(super) fn chunk_sizes(elements: usize, chunks: usize) -> impl Iterator<Item 
 /// one out makes the others wait, and does not mix up their data.
 type Channels = BTreeMap<(CollectiveId, Rank, Rank), ChannelId>;
 
-/// One rank's part in one all-reduce, while its messages are made.
+/// One rank's part in one collective, while its messages are made.
 pub(super) struct Member<'a> {
     program: &'a mut Program,
     channels: &'a mut Channels,
@@ -109,35 +110,46 @@ impl<'a> Member<'a> {
     }
 
     fn issue(&mut self, algorithm: AllReduce, chunks: Option<usize>) {
-        let gradients = self.program.op(self.op).reads.to_vec();
+        let view = self.program.op(self.op);
+        let (reads, writes) = (view.reads.to_vec(), view.writes.to_vec());
+        let kind = self.program.collectives[self.collective.index()].kind;
         if chunks.is_some() {
-            self.chunks = gradients;
-            self.messages(algorithm);
+            self.chunks = reads;
+            self.messages(kind, algorithm);
             return;
         }
-        // Rings cut the payload in as many chunks as there are ranks; trees and stars send it whole.
-        let chunks = if algorithm == AllReduce::Ring { self.ranks.len() } else { 1 };
-        self.pieces(&gradients, chunks);
-        let pieces = self.chunks.clone();
-        self.run(Kernel::Flatten, &gradients, &pieces);
-        self.messages(algorithm);
-        self.run(Kernel::Unflatten, &pieces, &gradients);
+        self.pieces(kind, algorithm);
+        let all = self.chunks.clone();
+        let own = &all[self.place.min(all.len() - 1)..][..1];
+        // A share of the payload goes in or comes out where the whole does not.
+        let (first, last) = match kind {
+            CollectiveKind::ReduceScatter => (&all[..], own),
+            CollectiveKind::AllGather => (own, &all[..]),
+            CollectiveKind::AllReduce | CollectiveKind::Barrier => (&all[..], &all[..]),
+        };
+        self.run(Kernel::Flatten, &reads, first);
+        self.messages(kind, algorithm);
+        self.run(Kernel::Unflatten, last, &writes);
     }
 
-    fn messages(&mut self, algorithm: AllReduce) {
-        match algorithm {
-            AllReduce::Ring => ring::issue(self),
-            AllReduce::Tree => tree::issue(self),
-            AllReduce::Star => star::issue(self),
+    fn messages(&mut self, kind: CollectiveKind, algorithm: AllReduce) {
+        match (kind, algorithm) {
+            (CollectiveKind::AllReduce, AllReduce::Ring) => ring::all_reduce(self),
+            (CollectiveKind::AllReduce, AllReduce::Tree) => tree::issue(self),
+            (CollectiveKind::AllReduce, AllReduce::Star) => star::issue(self),
+            (CollectiveKind::ReduceScatter, _) => ring::reduce_scatter(self),
+            (CollectiveKind::AllGather, _) => ring::all_gather(self),
+            (CollectiveKind::Barrier, _) => {}
         }
     }
 
-    /// Makes the pieces that the payload is flattened into.
-    fn pieces(&mut self, gradients: &[BufferId], chunks: usize) {
+    /// Makes the pieces that the payload is flattened into: rings cut it in as many as there are ranks, trees and stars send it whole.
+    fn pieces(&mut self, kind: CollectiveKind, algorithm: AllReduce) {
+        let is_whole = kind == CollectiveKind::AllReduce && algorithm != AllReduce::Ring;
+        let chunks = if is_whole { 1 } else { self.ranks.len() };
         let program = &mut *self.program;
-        let dtype = program.setting.dtype;
-        let elements = gradients.iter().map(|&gradient| program.bytes(gradient).0 / dtype.size()).sum::<u64>();
-        let elements = usize::try_from(elements).expect("a gradient's elements");
+        let Collective { bytes, dtype, .. } = program.collectives[self.collective.index()];
+        let elements = usize::try_from(bytes.0 / dtype.size()).expect("a payload's elements");
         let rank = self.ranks[self.place];
         for (chunk, size) in (0..).zip(chunk_sizes(elements, chunks)) {
             let layout = program.layout(Layout::tensor(dtype, &[size]));
@@ -146,10 +158,10 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Adds a copy between gradients and pieces, on the collective's stream.
+    /// Adds a copy between the operands and pieces, on the collective's stream.
     fn run(&mut self, kernel: Kernel, reads: &[BufferId], writes: &[BufferId]) {
-        let payload = self.program.collectives[self.collective.index()].bytes.0;
-        let kernel = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: 2 * payload });
+        let bytes: Bytes = reads.iter().chain(writes).map(|&buffer| self.program.bytes(buffer)).sum();
+        let kernel = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: bytes.0 });
         let place = (self.ranks[self.place], self.program.stream_of(self.op));
         let op = self.program.add(place, OpKind::Run(kernel), (reads, writes), self.origin);
         self.inherit_waits(op);

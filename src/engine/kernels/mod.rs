@@ -2,15 +2,17 @@
 
 pub mod cpu;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::value::Value;
-use crate::base::BufferId;
 use crate::base::model::{Model, Part};
+use crate::base::saved::block_saved;
 use crate::base::settings::{Dtype, OptimizerKind};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart};
+use crate::base::{BufferId, ParameterId};
+use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
 
@@ -19,15 +21,19 @@ use cpu::optimizer::{AdamState, AdamW};
 /// # Errors
 /// If operands do not fit the kernel.
 pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
-    let operands = Operands { program, op, buffers };
+    let operands = Operands::new(program, op, buffers);
     match kernel {
         Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
         Kernel::Forward(part) => operands.forward(part),
         Kernel::BackwardInput(part) => operands.backward_input(part),
         Kernel::BackwardWeight(part) => operands.backward_weight(part),
+        Kernel::Recompute(part) => operands.recompute(part),
+        Kernel::RecomputeAttention(_) => operands.recompute_attention(),
         Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
-        Kernel::Average(_) => operands.average(),
-        Kernel::Optimizer(_) => operands.optimizer(),
+        Kernel::Accumulate => operands.accumulate(),
+        Kernel::Average(_) | Kernel::AverageShard => operands.average(),
+        Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
+        Kernel::TakeShard => operands.take_shard(),
         Kernel::Flatten => operands.flatten(),
         Kernel::Unflatten => operands.unflatten(),
     }
@@ -53,23 +59,82 @@ pub fn initial(program: &Program) -> Result<Vec<Value>> {
 
 /// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
 fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
-    let setting = &program.setting;
     match buffer.name {
-        Name::Parameter(parameter) => {
-            let parameter = &program.parameters[parameter.index()];
-            let start = cpu::init::parameter(parameter, setting.seed, dtype(setting.initial)?)?;
-            start.to_dtype(dtype(setting.dtype)?).map(one)
+        // What is gathered is not there yet.
+        _ if !buffer.lives_from_start() => Ok(Value::Zeros),
+        Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
+        Name::Shard(unit, place) => {
+            let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
+            let whole =
+                unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
+            let size = unit.shard_elements(program);
+            Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
         Name::Chunk(_) => payload(program, buffer, first).map(one),
         _ => Ok(Value::Zeros),
     }
 }
 
-/// `sum` of two values, tensor by tensor.
+fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
+    let setting = &program.setting;
+    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
+    start.to_dtype(dtype(setting.dtype)?)
+}
+
+/// The tensors flat behind each other, with zeros at the end up to so many elements.
+///
+/// # Errors
+/// If their types differ.
+pub fn pack(tensors: &[Tensor], elements: usize) -> Result<Tensor> {
+    let mut flat = tensors.iter().map(Tensor::flatten_all).collect::<Result<Vec<_>>>()?;
+    let there: usize = flat.iter().map(Tensor::elem_count).sum();
+    if let Some(first) = flat.first().filter(|_| there < elements) {
+        flat.push(Tensor::zeros(elements - there, first.dtype(), &Device::Cpu)?);
+    }
+    Tensor::cat(&flat, 0)
+}
+
+/// A unit's parameters, or what has their shapes, from all of its shards in order.
+///
+/// # Errors
+/// If a shard has another size.
+pub fn join(program: &Program, unit: &Unit, shards: &[&Value]) -> Result<Vec<Value>> {
+    let dtype = program.setting.dtype;
+    let layout = Layout::tensor(dtype, &[unit.shard_elements(program)]);
+    let shards = shards.iter().map(|shard| tensors(&layout, shard)).collect::<Result<Vec<_>>>()?.concat();
+    let flat = pack(&shards, 0)?;
+    let mut start = 0;
+    let mut cut = |parameter: &ParameterId| {
+        let parameter = &program.parameters[parameter.index()];
+        let piece = flat.narrow(0, start, parameter.elements())?.reshape(parameter.dims.as_slice())?;
+        start += parameter.elements();
+        Ok(one(piece))
+    };
+    unit.parameters.iter().map(&mut cut).collect()
+}
+
+/// A flat tensor cut into the shapes of `buffers`, from element `start` on.
+///
+/// # Errors
+/// If it is too short.
+pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[BufferId]) -> Result<Vec<Value>> {
+    let mut cut = |buffer: &BufferId| {
+        let part = &program.layouts[program.buffers[buffer.index()].layout.index()].parts[0];
+        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
+        start += part.elements();
+        Ok(one(piece))
+    };
+    buffers.iter().map(&mut cut).collect()
+}
+
+/// `sum` of two values, tensor by tensor. What was never written adds nothing, not even the sign of a zero.
 ///
 /// # Errors
 /// If their shapes differ.
 pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
+    if let (Value::Zeros, sum) | (sum, Value::Zeros) = (a, b) {
+        return Ok(sum.clone());
+    }
     let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
     let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
     Ok(Value::Cpu(sums.into()))
@@ -100,7 +165,7 @@ fn dtype(dtype: Dtype) -> Result<DType> {
         Dtype::F32 => Ok(DType::F32),
         Dtype::F64 => Ok(DType::F64),
         Dtype::U32 => Ok(DType::U32),
-        Dtype::Bf16 | Dtype::F16 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
+        Dtype::Bf16 | Dtype::F16 | Dtype::U8 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
     }
 }
 
@@ -117,11 +182,24 @@ fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
+    /// Its reads but for what was computed again.
     op: Op<'a>,
+    /// What was not saved but computed again.
+    recomputed: Option<BufferId>,
     buffers: &'a [Value],
 }
 
-impl Operands<'_> {
+impl<'a> Operands<'a> {
+    fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
+        let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
+        match op.reads.split_last() {
+            Some((&last, reads)) if is_recomputed(&last) => {
+                Self { program, op: Op { reads, ..op }, recomputed: Some(last), buffers }
+            }
+            _ => Self { program, op, recomputed: None, buffers },
+        }
+    }
+
     fn setting(&self) -> &Setting {
         &self.program.setting
     }
@@ -183,14 +261,56 @@ impl Operands<'_> {
             Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
         };
-        Ok(vec![one(output), Value::Cpu(saved.into())])
+        let saved = self.kept(part, saved, 1)?;
+        Ok(vec![one(output), saved])
+    }
+
+    /// What a part saves, as far as the buffer that the op writes at `place` has room for it.
+    fn kept(&self, part: Part, saved: Vec<Tensor>, place: usize) -> Result<Value> {
+        let (Part::Block(_), Some(&buffer)) = (part, self.op.writes.get(place)) else { return Ok(Value::Cpu(saved.into())) };
+        let parts = &self.layout(buffer).parts;
+        let dims = self.dims()?;
+        let named = block_saved(&dims.model, dims.micro_batch_size).into_iter().zip(saved);
+        let kept = named.filter(|(saved, _)| parts.iter().any(|part| part.name == saved.name)).map(|(_, tensor)| tensor);
+        Ok(Value::Cpu(kept.collect()))
+    }
+
+    /// All that a part saved: what the `place`-th read holds, and what was computed again.
+    fn saved(&self, part: Part, place: usize) -> Result<Vec<Tensor>> {
+        let saved = self.bundle(place)?;
+        let (Part::Block(_), Some(again)) = (part, self.recomputed) else { return Ok(saved) };
+        let named = |buffer: BufferId, tensors: Vec<Tensor>| {
+            let names = self.layout(buffer).parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
+            names.into_iter().zip(tensors)
+        };
+        let again_tensors = tensors(self.layout(again), self.value(again))?;
+        let all: BTreeMap<String, Tensor> = named(self.op.reads[place], saved).chain(named(again, again_tensors)).collect();
+        let dims = self.dims()?;
+        let wanted = block_saved(&dims.model, dims.micro_batch_size);
+        wanted.iter().filter_map(|saved| all.get(saved.name).cloned()).map(Ok).collect()
+    }
+
+    fn recompute(&self, part: Part) -> Result<Vec<Value>> {
+        let (_, saved) = match part {
+            Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Embedding | Part::Head => bail!("{part} is not computed again"),
+        };
+        Ok(vec![self.kept(part, saved, 0)?])
+    }
+
+    fn recompute_attention(&self) -> Result<Vec<Value>> {
+        let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
+        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
+            bail!("q, k and v were not saved")
+        };
+        cpu::block::probabilities(&self.dims()?, &self.bundle(0)?[qkv]).map(|probabilities| vec![one(probabilities)])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (gradient, deferred) = match part {
             Part::Embedding => bail!("nothing stands before the embedding"),
-            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.bundle(1)?)?,
+            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.saved(part, 1)?)?,
             Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
         };
         Ok(vec![one(gradient), Value::Cpu(deferred.into())])
@@ -204,7 +324,7 @@ impl Operands<'_> {
         let earlier = earlier.as_deref();
         let gradients = match part {
             Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
-            Part::Block(_) => cpu::block::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+            Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
         };
         Ok(gradients.into_iter().map(one).collect())
@@ -244,23 +364,27 @@ impl Operands<'_> {
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {
-        let flat = self.rest(0)?.iter().map(Tensor::flatten_all).collect::<Result<Vec<_>>>()?;
-        self.split(&Tensor::cat(&flat, 0)?)
+        let elements = self.op.writes.iter().map(|&buffer| self.layout(buffer).parts[0].elements()).sum();
+        unpack(self.program, &pack(&self.rest(0)?, elements)?, 0, self.op.writes)
     }
 
     fn unflatten(&self) -> Result<Vec<Value>> {
-        self.split(&Tensor::cat(&self.rest(0)?, 0)?)
+        unpack(self.program, &pack(&self.rest(0)?, 0)?, 0, self.op.writes)
     }
 
-    /// Cuts a flat tensor into the shapes of what the op writes.
-    fn split(&self, flat: &Tensor) -> Result<Vec<Value>> {
-        let mut start = 0;
-        let mut cut = |&buffer: &BufferId| {
-            let part = &self.layout(buffer).parts[0];
-            let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
-            start += part.elements();
-            Ok(one(piece))
-        };
-        self.op.writes.iter().map(&mut cut).collect()
+    /// Writes the shard that the result's name tells.
+    fn take_shard(&self) -> Result<Vec<Value>> {
+        let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
+        let name = self.program.buffers[result.index()].name;
+        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let start = place as usize * self.layout(result).parts[0].elements();
+        let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
+        unpack(self.program, &whole, start, self.op.writes)
+    }
+
+    /// Adds the second half of what it reads to the first.
+    fn accumulate(&self) -> Result<Vec<Value>> {
+        let (kept, fresh) = self.op.reads.split_at(self.op.reads.len() / 2);
+        kept.iter().zip(fresh).map(|(&kept, &fresh)| add(self.layout(kept), self.value(kept), self.value(fresh))).collect()
     }
 }

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
 use crate::observe::report::{Given, Verdict, VerdictKind};
+use crate::observe::volume::{self, Flops};
 use crate::observe::{Run, why};
 use crate::program::head::head;
 use crate::program::trace::Outcome;
@@ -18,11 +20,12 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     let wrong = given.verdict.kind == VerdictKind::Wrong && run.trace.outcome == Outcome::Completed;
     let outcome = if wrong { "wrong" } else { run.trace.outcome.name() };
-    let ranks = counted(metrics.ranks.len(), "rank");
+    let ranks = ranks(run, metrics);
     let events = counted(run.trace.events.len(), "event");
     lines.push(("outcome", format!("{outcome}; {ranks}, {events}, modelled clock ({} costs)", given.costs)));
     lines.extend(times(run, metrics));
     lines.extend(traffic(metrics));
+    lines.extend(volume(run, metrics));
     if !given.loss.is_empty() {
         let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");
         lines.push(("loss", format!("{loss}  (mean of each step)")));
@@ -34,6 +37,13 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     }
     let _ = write!(text, "\n{}", table(run, metrics));
     text + &explained(run)
+}
+
+/// How many ranks there are, and how many are followed.
+fn ranks(run: &Run, metrics: &Metrics) -> String {
+    let fold = run.program.fold();
+    let ranks = counted(metrics.ranks.len() * fold, "rank");
+    if fold > 1 { format!("{ranks}, each below stands for {fold}") } else { ranks }
 }
 
 fn times(run: &Run, metrics: &Metrics) -> Vec<(&'static str, String)> {
@@ -60,10 +70,33 @@ fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
     let wires = counted(metrics.wires.len(), "wire");
     let collectives = match metrics.collectives.len() {
         0 => String::new(),
-        number => format!("; {}", counted(number, "all-reduce")),
+        number => format!("; {}", counted(number, "collective")),
     };
     (messages > 0)
         .then(|| ("traffic", format!("{}, {bytes} over {wires}{collectives} (first step)", counted(messages, "message"))))
+}
+
+/// Traffic in units of the parameters, and what recomputation costs.
+fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
+    let psi = metrics.traffic_psi(run)?;
+    let padding: Bytes = volume::padding(run.program).into_iter().sum();
+    let Flops { model, hardware } = metrics.flops;
+    let mut words = Vec::new();
+    if psi > 0.0 {
+        words.push(format!("each rank moves {} times its parameters", short_number(psi)));
+    }
+    if padding > Bytes::ZERO {
+        words.push(format!("{padding} of all ranks' state is padding"));
+    }
+    let again = if hardware > model { format!(" and {} again", scientific(hardware - model)) } else { String::new() };
+    words.push(format!("{} FLOPs{again}", scientific(model)));
+    Some(("volume", format!("{} (first step)", words.join("; "))))
+}
+
+/// `1.68e9`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn scientific(number: u64) -> String {
+    format!("{:.2e}", number as f64)
 }
 
 fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {

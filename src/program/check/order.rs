@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 use crate::base::{BufferId, OpId, Rank, StreamId};
 use crate::program::op::{Buffer, OpKind};
-use crate::program::tables::Program;
+use crate::program::tables::{CollectiveKind, Program};
 
 /// What is wrong with the order of ops and with the life of buffers.
 pub(super) fn check(program: &Program) -> Vec<Finding> {
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
     fn uses(&mut self, op: OpId, place: Place) {
         let program = self.program;
         let (reads, writes) = (program.reads(op), program.writes(op));
-        if !takes(program.kind(op), reads, writes) {
+        if !takes(program, program.kind(op), (reads, writes)) {
             self.wrong_operands(op);
         }
         reads.iter().for_each(|&buffer| self.read(op, place, buffer));
@@ -198,11 +198,15 @@ impl<'a> Walk<'a> {
             return;
         }
         let life = *life;
-        if life.freed || life.rank != self.rank || (change == Use::Free && life.stays) {
+        // A write takes memory anew where it was given back: gathered parameters come and go.
+        let is_free = change == Use::Free;
+        if life.rank != self.rank || (is_free && (life.freed || life.stays)) {
             self.misuse(op, buffer, life, change);
         }
-        if !life.freed && !self.is_before(life.write) {
-            self.race(op, life.write, buffer, (Use::Write, change));
+        let is_told = is_free && life.freed;
+        if !is_told && !self.is_before(life.write) {
+            let earlier = if life.freed { Use::Free } else { Use::Write };
+            self.race(op, life.write, buffer, (earlier, change));
         }
         if !self.is_before(life.read) {
             self.race(op, life.read, buffer, (Use::Read, change));
@@ -214,8 +218,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let freed = life.freed || change == Use::Free;
-        self.lives[buffer.index()] = Life { write: place, read: 0, freed, more_reads: false, ..life };
+        self.lives[buffer.index()] = Life { write: place, read: 0, freed: is_free, more_reads: false, ..life };
     }
 }
 
@@ -230,13 +233,17 @@ impl Life {
 }
 
 /// Whether a kind of op takes these operands.
-fn takes(kind: OpKind, reads: &[BufferId], writes: &[BufferId]) -> bool {
+fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[BufferId])) -> bool {
     let kind = if let OpKind::Skipped(kind) = kind { kind.original() } else { kind };
     match kind {
         OpKind::Send(_) => (reads.len(), writes.len()) == (1, 0),
         OpKind::Recv(_) => (reads.len(), writes.len()) == (0, 1),
         OpKind::RecvReduce(_) => reads.len() == 1 && reads == writes,
-        OpKind::Collective(_) => reads.len() == writes.len(),
+        OpKind::Collective(collective) => match program.collectives[collective.index()].kind {
+            CollectiveKind::AllReduce | CollectiveKind::Barrier => reads.len() == writes.len(),
+            CollectiveKind::ReduceScatter => writes.len() == 1 || reads == writes,
+            CollectiveKind::AllGather => reads.len() == 1 || reads == writes,
+        },
         OpKind::Run(_) | OpKind::Skipped(_) => true,
     }
 }

@@ -57,6 +57,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number",
     },
     field!("seed", seed, whole, "a whole number"),
+    Field {
+        name: "others",
+        show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
+        read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
+        allowed: "a whole number up to 65536",
+    },
 ];
 
 pub(super) const OPTIMIZER: &[Field<Optimizer>] = &[
@@ -103,6 +109,18 @@ pub(super) const COLLECTIVE: &[Field<Collective>] = &[
         name: "bytes",
         show: |collective| Some(collective.bytes.0.to_string()),
         read: |collective, text| whole(text).map(|bytes| collective.bytes = Bytes(bytes)),
+        allowed: "a whole number",
+    },
+    Field {
+        name: "dtype",
+        show: |collective| (collective.dtype != Dtype::default()).then(|| collective.dtype.to_string()),
+        read: |collective, text| Dtype::find(text).map(|dtype| collective.dtype = dtype),
+        allowed: "a type such as f32",
+    },
+    Field {
+        name: "padding",
+        show: |collective| (collective.padding > Bytes::ZERO).then(|| collective.padding.0.to_string()),
+        read: |collective, text| whole(text).map(|bytes| collective.padding = Bytes(bytes)),
         allowed: "a whole number",
     },
 ];

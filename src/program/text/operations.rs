@@ -6,7 +6,7 @@ use super::words::{Problem, Read, Words, numbered, rank, whole};
 use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, Dtype, KernelId, Rank, StreamId};
 use crate::program::op::{KernelCost, Name, OpKind, Origin, PassName};
 use crate::program::plan::{Pass, Slot};
-use crate::program::tables::{Channel, Collective, CollectiveKind, Group, Layout, Program};
+use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Layout, Program};
 
 /// An op as written.
 pub(super) struct Line {
@@ -140,9 +140,11 @@ impl Reader {
             Some(id) => id,
             None if self.is_open("collectives") && id.is_none() => {
                 let ranks = (0..self.program.ranks()).map(Rank::new).collect();
-                let group = self.program.group(Group { name: "world".to_owned(), ranks });
-                let bytes = reads.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
-                let id = self.program.collective(Collective { group, kind, label, step, bytes });
+                let group = self.program.group(Group { name: "world".to_owned(), ranks, fold: Fold::default() });
+                let payload = if kind == CollectiveKind::AllGather { &writes } else { &reads };
+                let bytes = payload.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
+                let (dtype, padding) = (self.program.setting.dtype, Bytes::ZERO);
+                let id = self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding });
                 self.lookup.add_collective(&self.program, id);
                 id
             }

@@ -4,11 +4,11 @@ use std::fmt::{self, Formatter, Write};
 
 use super::fields::{self, COLLECTIVE, KERNEL, MODEL, NO_MODEL, OPTIMIZER, SETTING};
 use super::shapes;
-use super::words::{Problem, Read, Words, numbered, rank, word};
+use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
-use crate::base::{Bytes, GroupId, LayoutId, Rank};
+use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
 use crate::program::op::{Buffer, Kernel, KernelCost, Name, Role};
-use crate::program::tables::{Channel, Collective, CollectiveKind, Group, Program, Stream, StreamKind};
+use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Program, Stream, StreamKind, Unit};
 
 /// A section of declarations.
 pub(super) struct Section {
@@ -18,7 +18,7 @@ pub(super) struct Section {
 }
 
 /// All sections, in the order of the text; each may name what stands in those before it.
-pub(super) const SECTIONS: [Section; 9] = [
+pub(super) const SECTIONS: [Section; 10] = [
     Section { name: "setting", print: print_setting, read: read_setting },
     Section { name: "streams", print: print_streams, read: read_stream },
     Section { name: "channels", print: print_channels, read: read_channel },
@@ -27,6 +27,7 @@ pub(super) const SECTIONS: [Section; 9] = [
     Section { name: "kernels", print: print_kernels, read: read_kernel },
     Section { name: "layouts", print: print_layouts, read: read_layout },
     Section { name: "parameters", print: print_parameters, read: read_parameter },
+    Section { name: "units", print: print_units, read: read_unit },
     Section { name: "buffers", print: print_buffers, read: read_buffers },
 ];
 
@@ -122,6 +123,10 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
             [first, second] => write!(f, " {first} {second}"),
             _ => write!(f, " {}..{}", run[0], run[run.len() - 1]),
         })?;
+        let Fold { size, stride } = group.fold;
+        if size > 1 {
+            write!(f, "  each {size} stride {stride}")?;
+        }
         writeln!(f)?;
     }
     Ok(())
@@ -130,8 +135,16 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "g", program.groups.len())?;
     let name = words.any("name of a group")?;
-    let mut ranks = Vec::new();
+    let (mut ranks, mut fold) = (Vec::new(), Fold::default());
     while !words.is_empty() {
+        if words.eat("each") {
+            let number = |text: &str| whole(text).filter(|number| (1..=1 << 16).contains(number));
+            fold.size = words.expect("number of ranks, 1 to 65536", number)?;
+            words.expect("`stride`", |text| (text == "stride").then_some(()))?;
+            fold.stride = words.expect("distance of ranks, 1 to 65536", number)?;
+            words.end()?;
+            break;
+        }
         if let Some((first, last)) = words.take(|text| text.split_once("..").and_then(|(a, b)| Some((rank(a)?, rank(b)?)))) {
             let last = in_range(program, last)?;
             ranks.extend((first.0..=last.0).map(Rank));
@@ -142,7 +155,7 @@ fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
             return Err(Problem::new(name, format!("has more members than there are ranks, {}", program.ranks())));
         }
     }
-    program.groups.push(Group { name, ranks });
+    program.groups.push(Group { name, ranks, fold });
     Ok(())
 }
 
@@ -160,7 +173,8 @@ fn read_collective(program: &mut Program, words: &mut Words) -> Read<()> {
     let kind = words.one_of("collective", &CollectiveKind::ALL.map(|(_, name)| name))?;
     let kind = collective_kind(kind).expect("one of their names");
     let label = words.any("label")?;
-    let mut collective = Collective { group: GroupId(0), kind, label, step: 0, bytes: Bytes::ZERO };
+    let (dtype, padding) = (Dtype::default(), Bytes::ZERO);
+    let mut collective = Collective { group: GroupId(0), kind, label, step: 0, bytes: Bytes::ZERO, dtype, padding };
     fields::read(words, &mut collective, COLLECTIVE, false)?;
     if collective.group.index() >= program.groups.len() {
         return Err(Problem::new(collective.group.to_string(), "is not declared").hint("a section `groups` lists all groups"));
@@ -240,6 +254,43 @@ fn read_parameter(program: &mut Program, words: &mut Words) -> Read<()> {
     let dims = words.expect("shape such as [256,64]", shapes::read_dims)?;
     let init = shapes::read_init(words)?;
     program.parameters.push(Parameter { name, part, dims, init });
+    Ok(())
+}
+
+/// A unit with the number of its shards, then its parameters.
+fn print_units(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
+    for (index, unit) in program.units.iter().enumerate() {
+        write!(f, "  u{index}  {}  {} shards ", word(&unit.label), unit.shards)?;
+        let next = |parameter: ParameterId| parameter.0.checked_add(1).map(ParameterId);
+        super::runs(&unit.parameters, next).try_for_each(|run| match run {
+            [first, .., last] if run.len() > 2 => write!(f, " {first}..{last}"),
+            _ => run.iter().try_for_each(|parameter| write!(f, " {parameter}")),
+        })?;
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+fn read_unit(program: &mut Program, words: &mut Words) -> Read<()> {
+    id(words, "u", program.units.len())?;
+    let label = words.any("label")?;
+    let shards =
+        words.expect("number of shards, 1 to 65536", |text| whole(text).filter(|shards| (1..=1 << 16).contains(shards)))?;
+    words.expect("`shards`", |text| (text == "shards").then_some(()))?;
+    let known = program.parameters.len();
+    let mut parameters = Vec::new();
+    while !words.is_empty() {
+        let numbers = |text: &str| match super::range(text)? {
+            (Name::Parameter(first), Name::Parameter(last)) => Some((first, last)),
+            _ => None,
+        };
+        let (first, last) = words.expect("parameter or range of parameters", numbers)?;
+        if last.index() >= known {
+            return Err(Problem::new(last.to_string(), "is not declared").hint("a section `parameters` lists all parameters"));
+        }
+        parameters.extend((first.0..=last.0).map(ParameterId));
+    }
+    program.units.push(Unit { label, parameters, shards });
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype};
+use super::{Dims, activation, attention, by_dtype, check};
 use crate::base::model::{Model, Parameter, Part, Positions};
 use crate::base::saved::{block_deferred, block_saved};
 
@@ -41,6 +41,17 @@ pub fn backward_weight(dims: &Dims, saved: &[Tensor], deferred: &[Tensor], earli
     dims.check_saved("saved by the block", saved, block_saved)?;
     dims.check_saved("deferred by the block", deferred, block_deferred)?;
     by_dtype!(saved[0], backward_weight_of(dims, saved, deferred, earlier))
+}
+
+/// The attention probabilities `[b,n,t,t]`, once more: the same bits as [`forward`] had. From q, k and v as it saved them.
+///
+/// # Errors
+/// As [`forward`].
+pub fn probabilities(dims: &Dims, qkv: &Tensor) -> Result<Tensor> {
+    dims.check_model()?;
+    let layout = block_saved(&dims.model, dims.micro_batch_size);
+    check::shape("q, k and v", qkv, &layout[2].dims)?;
+    by_dtype!(qkv, probabilities_of(dims, qkv, &layout[3].dims))
 }
 
 /// The block's layers, as indices into its parameters.
@@ -92,6 +103,11 @@ fn forward_of<T: Float>(dims: &Dims, x: &Tensor, parameters: &[Tensor]) -> Resul
     let layout = block_saved(model, dims.micro_batch_size);
     let saved = saved.into_iter().zip(layout).map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
     Ok((tensor(y, &dims.stream())?, saved))
+}
+
+fn probabilities_of<T: Float>(dims: &Dims, qkv: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let [probabilities, _] = attention::forward(attention_shape(dims), &Slice::<T>::of(qkv)?);
+    tensor(probabilities, shape)
 }
 
 fn backward_input_of<T: Float>(

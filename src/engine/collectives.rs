@@ -1,0 +1,99 @@
+//! Collectives as one op: what they do to the values of all members at once. Sums run over the members in their order.
+
+use candle_core::{Result, Tensor};
+
+use super::kernels;
+use super::value::{Value, Values};
+use super::world::World;
+use crate::base::{BufferId, CollectiveId, OpId};
+use crate::program::{CollectiveKind, Program};
+
+/// Does the collective's work for all its members.
+pub(super) fn deliver(world: &mut World, collective: CollectiveId) -> Result<()> {
+    let machine = world.machine.clone();
+    let program = &machine.program;
+    let Values::Real { buffers, .. } = &mut world.values else { return Ok(()) };
+    let mut delivery = Delivery { program, members: machine.links.members(collective), buffers };
+    match program.collectives[collective.index()].kind {
+        CollectiveKind::AllReduce => delivery.all_reduce(),
+        CollectiveKind::ReduceScatter => delivery.reduce_scatter(),
+        CollectiveKind::AllGather => delivery.all_gather(),
+        CollectiveKind::Barrier => Ok(()),
+    }
+}
+
+/// The members of a collective, and everybody's values.
+struct Delivery<'a> {
+    program: &'a Program,
+    members: &'a [OpId],
+    buffers: &'a mut [Value],
+}
+
+impl Delivery<'_> {
+    fn all_reduce(&mut self) -> Result<()> {
+        for operand in 0..self.operands() {
+            let sum = self.sum(operand)?;
+            for &member in self.members {
+                self.buffers[self.program.writes(member)[operand].index()] = sum.clone();
+            }
+        }
+        Ok(())
+    }
+
+    fn reduce_scatter(&mut self) -> Result<()> {
+        let mut sums = Vec::new();
+        for operand in 0..self.operands() {
+            sums.extend(kernels::tensors(self.layout(self.program.reads(self.members[0])[operand]), &self.sum(operand)?)?);
+        }
+        let Some(&result) = self.members.first().and_then(|&member| self.program.writes(member).first()) else { return Ok(()) };
+        let size = self.layout(result).parts[0].elements();
+        let sum = kernels::pack(&sums, size * self.members.len())?;
+        for (place, &member) in self.members.iter().enumerate() {
+            self.put(member, &sum, place * size)?;
+        }
+        Ok(())
+    }
+
+    fn all_gather(&mut self) -> Result<()> {
+        let mut shards: Vec<Tensor> = Vec::new();
+        for &member in self.members {
+            for &shard in self.program.reads(member) {
+                shards.extend(kernels::tensors(self.layout(shard), &self.buffers[shard.index()])?);
+            }
+        }
+        let whole = kernels::pack(&shards, 0)?;
+        self.members.iter().try_for_each(|&member| self.put(member, &whole, 0))
+    }
+
+    /// How many buffers each member reads.
+    fn operands(&self) -> usize {
+        self.members.first().map_or(0, |&member| self.program.reads(member).len())
+    }
+
+    /// The sum of the members' operands of this number.
+    fn sum(&self, operand: usize) -> Result<Value> {
+        let operands = self.members.iter().map(|&member| self.program.reads(member)[operand]);
+        let mut sum: Option<Value> = None;
+        for buffer in operands {
+            let value = &self.buffers[buffer.index()];
+            sum = Some(match sum {
+                None => value.clone(),
+                Some(sum) => kernels::add(self.layout(buffer), &sum, value)?,
+            });
+        }
+        Ok(sum.unwrap_or_default())
+    }
+
+    /// Writes the results of `member`: a piece of `flat` from `start` on.
+    fn put(&mut self, member: OpId, flat: &Tensor, start: usize) -> Result<()> {
+        let writes = self.program.writes(member);
+        for (buffer, value) in writes.iter().zip(kernels::unpack(self.program, flat, start, writes)?) {
+            self.buffers[buffer.index()] = value;
+        }
+        Ok(())
+    }
+
+    fn layout(&self, buffer: BufferId) -> &crate::program::Layout {
+        &self.program.layouts[self.program.buffers[buffer.index()].layout.index()]
+    }
+}

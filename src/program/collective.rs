@@ -1,0 +1,92 @@
+//! Collectives: what a group of ranks does together, and the units of state that they do it to.
+
+use super::tables::Program;
+use crate::base::settings::Dtype;
+use crate::base::{Bytes, GroupId, ParameterId};
+
+/// One collective operation of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// The group.
+    pub group: GroupId,
+    /// What is done.
+    pub kind: CollectiveKind,
+    /// What it is done to: `bucket3`, `payload`, `step`.
+    pub label: String,
+    /// The step that it belongs to.
+    pub step: u32,
+    /// Payload of one rank: what an all-reduce sums, what a reduce-scatter cuts up, what an all-gather puts together.
+    pub bytes: Bytes,
+    /// Type of the payload's elements.
+    pub dtype: Dtype,
+    /// What was added to the payload so that every member has an equal share.
+    pub padding: Bytes,
+}
+
+/// A unit of sharded state: parameters that are cut up, gathered and reduced together. Their tensors lie flat behind each other, zeros
+/// make up the length, and every one of `shards` ranks has an equal piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name: `blocks.3`, `bucket0`.
+    pub label: String,
+    /// Its parameters, in the order in which they lie.
+    pub parameters: Vec<ParameterId>,
+    /// Into how many pieces it is cut.
+    pub shards: usize,
+}
+
+/// What a collective does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectiveKind {
+    /// Every member's buffers become the sum over the members.
+    AllReduce,
+    /// Every member gets its N-th of the sum over the members.
+    ReduceScatter,
+    /// Every member gets the N-ths of all members.
+    AllGather,
+    /// The members meet.
+    Barrier,
+}
+
+impl CollectiveKind {
+    /// All kinds with their names in program texts.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::AllReduce, "all-reduce"),
+        (Self::ReduceScatter, "reduce-scatter"),
+        (Self::AllGather, "all-gather"),
+        (Self::Barrier, "barrier"),
+    ];
+
+    /// Its name in program texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// How often the payload passes a member: an all-reduce is a reduce-scatter and an all-gather.
+    #[must_use]
+    pub fn rounds(self) -> u64 {
+        [2, 1, 1, 0][self as usize]
+    }
+}
+
+impl Unit {
+    /// Elements of its parameters.
+    #[must_use]
+    pub fn elements(&self, program: &Program) -> usize {
+        self.parameters.iter().map(|parameter| program.parameters[parameter.index()].elements()).sum()
+    }
+
+    /// Elements of one shard: the last ones may hold zeros beside parameters, or nothing else.
+    #[must_use]
+    pub fn shard_elements(&self, program: &Program) -> usize {
+        self.elements(program).div_ceil(self.shards.max(1))
+    }
+
+    /// Zeros in the shard at `place`.
+    #[must_use]
+    pub fn padding(&self, program: &Program, place: usize) -> usize {
+        let (all, shard) = (self.elements(program), self.shard_elements(program));
+        shard - all.saturating_sub(place * shard).min(shard)
+    }
+}

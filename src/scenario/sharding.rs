@@ -1,0 +1,126 @@
+//! `[data_parallel]`, `[fsdp]` and `[recompute]`: what ranks share out, and what they compute again to save memory.
+
+use super::keys::{data_parallel, fsdp, numerics as numerics_keys, parallel, recompute};
+use super::problem::Problem;
+use super::written::Written;
+use super::{
+    AllReduce, DataParallel, Fsdp, Numerics, Recomputation, Recompute, SavedTensors, Strategy, Training, Values, Wrap, limits,
+};
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::precision::Precision;
+use crate::base::words::grouped;
+
+/// How replicas average their gradients, and what they share out.
+pub(super) fn read_data_parallel(written: &Written) -> Option<DataParallel> {
+    Some(DataParallel {
+        strategy: written.choice(&data_parallel::STRATEGY, Strategy::find)?,
+        no_sync: written.flag(&data_parallel::NO_SYNC)?,
+        all_reduce: written.choice(&data_parallel::ALL_REDUCE, AllReduce::find)?,
+        bucket: written.mebibytes(&data_parallel::BUCKET_MIB)?,
+        first_bucket: written.mebibytes(&data_parallel::FIRST_BUCKET_MIB)?,
+        overlap: written.flag(&data_parallel::OVERLAP)?,
+        expand: written.or(&data_parallel::EXPAND, Written::flag, Some(true))?,
+    })
+}
+
+/// How sharded parameters are gathered.
+pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fsdp> {
+    let data = mesh.map(|mesh| mesh.size(Axis::Data));
+    let shard_size = written.or(&fsdp::SHARD_SIZE, Written::size, data);
+    if let (Some(data), Some(shard_size)) = (data, shard_size)
+        && !data.is_multiple_of(shard_size)
+    {
+        let message =
+            format!("{} data-parallel ranks cannot be cut into groups of {}", grouped(data as i128), grouped(shard_size as i128));
+        let problem = Problem::new(message).allowed("a divisor of `data`");
+        let near = (1..=data).filter(|size| data.is_multiple_of(*size)).min_by_key(|size| size.abs_diff(shard_size));
+        let hint = format!("shard_size = {} would do", near.unwrap_or(1));
+        written.refuse(&[&fsdp::SHARD_SIZE, &parallel::DATA], problem.hint(hint));
+    }
+    Some(Fsdp {
+        shard_size: shard_size?,
+        reshard_after_forward: written.flag(&fsdp::RESHARD_AFTER_FORWARD)?,
+        prefetch: written.size(&fsdp::PREFETCH)?,
+        in_flight: written.size(&fsdp::IN_FLIGHT)?,
+        wrap: written.choice(&fsdp::WRAP, Wrap::find)?,
+    })
+}
+
+/// What backward computes again, and which tensors a layer keeps.
+pub(super) fn read_recompute(
+    written: &mut Written,
+    numerics: Option<Numerics>,
+    precision: Option<Precision>,
+) -> Option<Recomputation> {
+    let mode = written.choice(&recompute::MODE, Recompute::find);
+    let every = written.count(&recompute::EVERY);
+    let (numerics, precision) = (numerics?, precision?);
+    let is_half = numerics.values == Values::Shape && precision.parameter.size() == 2;
+    let usual = if is_half { SavedTensors::Megatron } else { SavedTensors::Lab };
+    let saved = written.or(&recompute::SAVED, |written, key| written.choice(key, SavedTensors::find), Some(usual))?;
+    if numerics.values == Values::Real && saved == SavedTensors::Megatron {
+        let problem = Problem::new("with real values a layer keeps what the lab's own kernels need").allowed("lab");
+        let problem = problem.hint("values = \"shape\" follows any tensors");
+        written.refuse(&[&recompute::SAVED, &numerics_keys::VALUES], problem);
+    }
+    Some(Recomputation { mode: mode?, every: every?, saved })
+}
+
+/// What only the whole training step tells.
+pub(super) fn check(written: &mut Written, training: &mut Training) {
+    refuse_pipeline(written, training);
+    refuse_prefetch(written, training);
+    if !written.has(&data_parallel::EXPAND, 0) {
+        training.data_parallel.expand = limits::is_small(training);
+    }
+}
+
+/// DeepSpeed's own reason: its pipeline engine asserts that ZeRO-2 and ZeRO-3 are off.
+fn refuse_pipeline(written: &mut Written, training: &Training) {
+    let strategy = training.data_parallel.strategy;
+    let stages = training.mesh.size(Axis::Pipeline);
+    if stages > 1 && matches!(strategy, Strategy::Zero2 | Strategy::Zero3) {
+        let message = format!("{strategy} does not go with a pipeline of {stages} stages");
+        let why = "it scatters the gradients of every micro-batch, and a pipeline has many: DeepSpeed refuses this pair, too";
+        let problem = Problem::new(message).allowed("ddp, zero-1, fsdp").hint(format!("{why}; zero-1 scatters once a step"));
+        written.refuse(&[&data_parallel::STRATEGY, &parallel::PIPELINE], problem);
+    }
+}
+
+/// Beyond the last unit there is nothing to gather.
+fn refuse_prefetch(written: &mut Written, training: &Training) {
+    let units = (0..training.stages()).map(|stage| training.wrapped(stage).len()).min().unwrap_or(1);
+    let sharded = matches!(training.data_parallel.strategy, Strategy::Zero3 | Strategy::Fsdp);
+    if sharded && written.has(&fsdp::PREFETCH, 0) && training.fsdp.prefetch >= units {
+        let message =
+            format!("`prefetch = {}` looks beyond the {units} units of a rank", grouped(training.fsdp.prefetch as i128));
+        let problem = Problem::new(message).allowed(format!("0 to {}", units - 1));
+        written.refuse(
+            &[&fsdp::PREFETCH],
+            problem.hint("a layer, the embedding and the head are a unit each with wrap = \"layer\""),
+        );
+    }
+}
+
+impl Training {
+    /// The parts of `stage`, cut into units that are gathered as a whole. A tied head and its embedding share one.
+    #[must_use]
+    pub fn wrapped(&self, stage: usize) -> Vec<Vec<crate::base::model::Part>> {
+        use crate::base::model::Part;
+        /// Layers of a block of them.
+        const BLOCK: usize = 4;
+        let parts = self.parts(stage);
+        let (layers, ends): (Vec<Part>, Vec<Part>) = parts.iter().partition(|part| matches!(part, Part::Block(_)));
+        let size = match self.fsdp.wrap {
+            Wrap::Layer => 1,
+            Wrap::Block => BLOCK,
+            Wrap::Whole => return vec![parts],
+        };
+        let blocks = layers.chunks(size).map(<[Part]>::to_vec);
+        if self.model.tied && ends.len() == 2 {
+            return std::iter::once(ends).chain(blocks).collect();
+        }
+        let end = |wanted| ends.iter().copied().filter(move |part| *part == wanted).map(|part| vec![part]);
+        end(Part::Embedding).chain(blocks).chain(end(Part::Head)).collect()
+    }
+}

@@ -1,0 +1,194 @@
+//! What data-parallel ranks share out: the numbers of every strategy, its traffic, and what a rank keeps.
+
+use ranklab::base::Bytes;
+use ranklab::observe::ledger::State;
+use ranklab::observe::{Ledger, Metrics, Run as Observed};
+use ranklab::program::trace::Outcome;
+
+use crate::support::{SMALL, run};
+
+/// Buckets and layers of the small model are several, and do not divide by the ranks.
+const BUCKETS: &str = "bucket_mib = 0.01\nfirst_bucket_mib = 0.004\n";
+
+const STRATEGIES: [&str; 5] = ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"];
+
+fn text(strategy: &str, (data, pipeline): (usize, usize), micro_batches: u32, settings: &str) -> String {
+    let parallel = format!("[parallel]\ndata = {data}\npipeline = {pipeline}\n");
+    let batch = format!("[batch]\nmicro_batches = {micro_batches}\nsteps = 5\n");
+    format!("{SMALL}{batch}{parallel}[data_parallel]\nstrategy = \"{strategy}\"\n{BUCKETS}{settings}")
+}
+
+/// Five steps, with a sound program: the verdict is one of `expected`.
+fn check(strategy: &str, mesh: (usize, usize), micro_batches: u32, settings: &str, expected: &[&str]) {
+    let text = text(strategy, mesh, micro_batches, settings);
+    let run = run(&text);
+    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+    assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
+    assert!(run.losses[4] < run.losses[0], "the loss falls: {:?}", run.losses);
+    let findings = ranklab::program::check::check(run.session.program());
+    assert!(findings.is_empty(), "{findings:?} for\n{text}");
+}
+
+#[test]
+fn every_strategy_computes_what_one_device_does() {
+    for strategy in STRATEGIES {
+        for data in [2, 3, 4, 8] {
+            for micro_batches in [1, 3] {
+                check(strategy, (data, 1), micro_batches, "", &["equal", "expected-drift"]);
+            }
+        }
+        check(strategy, (3, 1), 2, "[numerics]\ndtype = \"f64\"\n", &["equal", "expected-drift"]);
+    }
+}
+
+#[test]
+fn exact_sums_are_equal_however_they_are_taken() {
+    for strategy in STRATEGIES {
+        for settings in ["", "no_sync = false\n", "overlap = false\n", "expand = false\n", "all_reduce = \"star\"\n"] {
+            check(strategy, (3, 1), 3, &format!("{settings}[numerics]\nexact = true\n"), &["equal"]);
+        }
+    }
+}
+
+#[test]
+fn gathers_may_run_ahead_stay_or_take_everything() {
+    let check = |settings: &str| check("fsdp", (4, 1), 2, &format!("[fsdp]\n{settings}\n[numerics]\nexact = true\n"), &["equal"]);
+    for wrap in ["layer", "block", "whole"] {
+        check(&format!("wrap = \"{wrap}\""));
+        check(&format!("wrap = \"{wrap}\"\nreshard_after_forward = false"));
+    }
+    check("prefetch = 0");
+    check("prefetch = 3\nin_flight = 5");
+    check("in_flight = 1");
+    check("shard_size = 2");
+    check("shard_size = 2\nreshard_after_forward = false");
+    check("shard_size = 1");
+}
+
+#[test]
+fn pipelines_share_out_what_they_may() {
+    for strategy in ["ddp", "zero-1", "fsdp"] {
+        for schedule in ["gpipe", "1f1b"] {
+            let settings = |more: &str| format!("[pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = true\n{more}");
+            check(strategy, (2, 2), 3, &settings(""), &["equal"]);
+            check(strategy, (3, 2), 2, &settings("[fsdp]\nreshard_after_forward = false\n"), &["equal"]);
+        }
+    }
+}
+
+#[test]
+fn other_models_and_optimizers_are_shared_out_alike() {
+    let model = "[model]\nlayers = 3\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\n";
+    for strategy in STRATEGIES {
+        for more in [
+            "tied = true\n",
+            "kv_heads = 1\nnorm = \"rms\"\nactivation = \"swiglu\"\nbias = \"none\"\n",
+            "[optimizer]\nkind = \"sgd\"\nlr = 0.1\n",
+        ] {
+            let text = format!(
+                "{model}{more}[batch]\nmicro_batches = 2\nsteps = 5\n[parallel]\ndata = 3\n[numerics]\nexact = true\n[data_parallel]\nstrategy = \"{strategy}\"\n"
+            );
+            assert_eq!(run(&text).verdict.name(), "equal", "{text}");
+        }
+    }
+}
+
+fn metrics(text: &str) -> Metrics {
+    let run = run(text);
+    let observed = Observed::new(run.session.program(), run.session.trace());
+    Metrics::new(&observed, &Ledger::new(&observed))
+}
+
+/// Traffic of the first step with 1, 2, 4 and 8 micro-batches, the same on every rank.
+fn check_traffic(strategy: &str, settings: &str, expected: [f64; 4]) {
+    for (micro_batches, expected) in [1, 2, 4, 8].into_iter().zip(expected) {
+        for expand in [true, false] {
+            let settings = format!("expand = {expand}\n{settings}[numerics]\nvalues = \"shape\"\n");
+            let metrics = metrics(&text(strategy, (3, 1), micro_batches, &settings));
+            for rank in &metrics.ranks {
+                assert!((rank.traffic_psi - expected).abs() < 1e-12, "{strategy} G = {micro_batches}: {}", rank.traffic_psi);
+            }
+        }
+    }
+}
+
+#[test]
+fn traffic_is_that_of_the_papers() {
+    check_traffic("ddp", "", [2.0, 2.0, 2.0, 2.0]);
+    check_traffic("zero-1", "", [2.0, 2.0, 2.0, 2.0]);
+    check_traffic("zero-2", "", [2.0, 3.0, 5.0, 9.0]);
+    check_traffic("zero-3", "", [3.0, 6.0, 12.0, 24.0]);
+    check_traffic("fsdp", "", [3.0, 6.0, 12.0, 24.0]);
+    check_traffic("fsdp", "[fsdp]\nreshard_after_forward = false\n", [2.0, 4.0, 8.0, 16.0]);
+    check_traffic("ddp", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
+    check_traffic("zero-1", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
+}
+
+/// What rank 0 keeps of a model of `parameters` on `data` ranks, in bytes for each parameter, with what is cut and what is not.
+fn check_state((model, parameters): (&str, u64), convention: &str, strategy: &str, data: u64, whole: [u64; 3], cut: [u64; 3]) {
+    let text = format!(
+        "[model]\npreset = \"{model}\"\nbytes_per_parameter = \"{convention}\"\n[batch]\nmicro_batches = 1\nsteps = 1\n[parallel]\ndata = {data}\n\
+         [data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
+    );
+    let metrics = metrics(&text);
+    let bytes = |i: usize| Bytes(whole[i] * parameters + (cut[i] * parameters).div_ceil(data));
+    let expected = State { parameter: bytes(0), gradient: bytes(1), optimizer: bytes(2) };
+    assert_eq!((metrics.ranks[0].state, metrics.ranks[0].padding), (expected, Bytes::ZERO), "{text}");
+}
+
+const SEVEN: (&str, u64) = ("7b", 7_000_000_000);
+const SEVEN_AND_A_HALF: (&str, u64) = ("7.5b", 7_500_000_000);
+
+#[test]
+fn state_is_the_closed_form_of_its_convention() {
+    for data in [4, 64] {
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "ddp", data, [2, 2, 12], [0, 0, 0]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-1", data, [2, 2, 0], [0, 0, 12]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-2", data, [2, 0, 0], [0, 2, 12]);
+        check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-3", data, [0, 0, 0], [2, 2, 12]);
+    }
+    check_state(SEVEN, "mixed-adam-18", "zero-1", 8, [2, 4, 0], [0, 0, 12]);
+    check_state(SEVEN, "mixed-adam-20", "zero-2", 8, [2, 0, 0], [0, 6, 12]);
+    check_state(SEVEN, "fp32-adam-16", "zero-3", 8, [0, 0, 0], [4, 4, 8]);
+    check_state(SEVEN, "mixed-adam-12", "zero-1", 8, [2, 2, 0], [0, 0, 8]);
+    check_state(SEVEN, "bf16-adam-8", "zero-2", 8, [2, 0, 0], [0, 2, 4]);
+}
+
+/// Gigabytes on each of `data` ranks under ZeRO-1, 2 and 3 (Rajbhandari et al. 2020, table 1): from a run, to the byte where the ranks
+/// divide the parameters, and as near to the printed figure as it was rounded.
+fn check_table(model: &str, parameters: u64, data: u64, printed: [f64; 3]) {
+    for ((strategy, cut), printed) in [("zero-1", 12), ("zero-2", 14), ("zero-3", 16)].into_iter().zip(printed) {
+        let text = format!(
+            "[model]\npreset = \"{model}\"\nbytes_per_parameter = \"mixed-adam-16\"\n[batch]\nmicro_batches = 1\nsteps = 1\n\
+             [parallel]\ndata = {data}\n[data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
+        );
+        let program = ranklab::compile::compile(&crate::support::scenario(&text)).program;
+        let State { parameter, gradient, optimizer } = ranklab::observe::ledger::state(&program)[0];
+        let bytes = (parameter + gradient + optimizer).0;
+        let closed = (16 - cut) * parameters + (cut * parameters).div_ceil(data);
+        if parameters.is_multiple_of(data) {
+            assert_eq!(bytes, closed, "{text}");
+        } else {
+            let units = program.units.len() as u64;
+            assert!(bytes >= closed && bytes < closed + 16 * units, "{bytes} of {closed}: at most an element for each unit");
+        }
+        let gigabytes = f64::from(u32::try_from(bytes / 1_000_000).expect("a few terabytes")) / 1000.0;
+        assert!((gigabytes / printed - 1.0).abs() < 0.005 || (gigabytes - printed).abs() < 0.005, "{gigabytes} {printed} {text}");
+    }
+}
+
+#[test]
+fn the_table_of_the_zero_paper_comes_out() {
+    for (data, seven_and_a_half, large, trillion) in [
+        (1, [120.0, 120.0, 120.0], [2048.0, 2048.0, 2048.0], [16_000.0, 16_000.0, 16_000.0]),
+        (4, [52.5, 41.25, 30.0], [896.0, 704.0, 512.0], [7000.0, 5500.0, 4000.0]),
+        (16, [35.6, 21.6, 7.5], [608.0, 368.0, 128.0], [4750.0, 2875.0, 1000.0]),
+        (64, [31.4, 16.6, 1.88], [536.0, 284.0, 32.0], [4188.0, 2219.0, 250.0]),
+        (256, [30.4, 15.4, 0.47], [518.0, 263.0, 8.0], [4047.0, 2055.0, 62.5]),
+        (1024, [30.1, 15.1, 0.12], [513.0, 257.8, 2.0], [4012.0, 2014.0, 15.6]),
+    ] {
+        check_table("7.5b", 7_500_000_000, data, seven_and_a_half);
+        check_table("128b", 128_000_000_000, data, large);
+        check_table("1000b", 1_000_000_000_000, data, trillion);
+    }
+}

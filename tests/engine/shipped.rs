@@ -1,0 +1,90 @@
+//! Shipped scenarios of sharding and recomputation run, and show what their first lines say.
+
+use std::path::Path;
+
+use ranklab::base::Bytes;
+use ranklab::lab::{Lab, Run};
+use ranklab::observe::{Ledger, Metrics, Run as Observed};
+use ranklab::program::Role;
+use ranklab::scenario::load;
+
+/// A shipped scenario under overrides.
+fn run(name: &str, overrides: &[&str]) -> Run {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(format!("{name}.toml"));
+    let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+    let scenario = load(&path.to_string_lossy(), &overrides).unwrap_or_else(|problems| panic!("{problems}"));
+    Lab::new().run(&scenario).expect("a run")
+}
+
+fn metrics(run: &Run) -> Metrics {
+    let observed = Observed::new(run.session.program(), run.session.trace());
+    Metrics::new(&observed, &Ledger::new(&observed))
+}
+
+/// Outcome, verdict, and traffic in units of the parameters.
+fn check(name: &str, overrides: &[&str], outcome: &str, verdicts: &[&str], traffic: f64) {
+    let run = run(name, overrides);
+    assert_eq!(run.session.trace().outcome.name(), outcome, "{name} {overrides:?}");
+    assert!(verdicts.contains(&run.verdict.name()), "{name} {overrides:?}: {:?}", run.verdict);
+    for rank in metrics(&run).ranks {
+        assert!((rank.traffic_psi - traffic).abs() < 1e-12, "{name} {overrides:?}: {}", rank.traffic_psi);
+    }
+}
+
+const SUMMED: &[&str] = &["equal", "expected-drift"];
+
+#[test]
+fn scenarios_move_what_they_say() {
+    check("ddp-accumulation", &[], "completed", SUMMED, 2.0);
+    check("ddp-accumulation", &["data_parallel.no_sync=false"], "completed", SUMMED, 8.0);
+    check("zero-1", &[], "completed", SUMMED, 2.0);
+    check("zero-2", &[], "completed", SUMMED, 5.0);
+    check("zero-2", &["batch.micro_batches=1"], "completed", SUMMED, 2.0);
+    check("zero-3", &[], "completed", SUMMED, 3.0);
+    check("fsdp-prefetch", &[], "completed", SUMMED, 6.0);
+    check("fsdp-keep", &[], "completed", SUMMED, 4.0);
+    // Gathered twice and scattered once in the node, an eighth of it, twice over, between nodes.
+    check("fsdp-hybrid", &[], "completed", SUMMED, 2.0 * (3.0 + 2.0 / 4.0));
+    check("fsdp-pipeline", &[], "completed", SUMMED, 12.0);
+    check("recompute-full", &[], "completed", &["equal"], 0.0);
+    check("recompute-selective", &[], "completed", &["equal"], 0.0);
+    check("zero-7b", &[], "completed", &["none"], 3.0);
+    check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
+    check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
+}
+
+fn peak(name: &str, overrides: &[&str]) -> Bytes {
+    metrics(&run(name, overrides)).ranks[0].peak_bytes
+}
+
+#[test]
+fn buckets_are_memory() {
+    let zero_1 = peak("zero-2-large-buckets", &["data_parallel.strategy=zero-1"]);
+    let small = ["data_parallel.bucket_mib=0.25", "data_parallel.first_bucket_mib=0.25"];
+    assert!(peak("zero-2-large-buckets", &[]) > zero_1, "one bucket of everything");
+    assert!(peak("zero-2-large-buckets", &small) < zero_1, "many buckets");
+}
+
+#[test]
+fn prefetching_hides_gathers_and_takes_memory() {
+    let at = |prefetch: &str, in_flight: &str| {
+        let run = run("fsdp-prefetch", &[&format!("fsdp.prefetch={prefetch}"), &format!("fsdp.in_flight={in_flight}")]);
+        let metrics = metrics(&run);
+        (metrics.makespan, metrics.ranks[0].peak_by_role[Role::Bucket as usize].max(metrics.ranks[0].peak_bytes))
+    };
+    let (none, one, three) = (at("0", "2"), at("1", "2"), at("3", "4"));
+    assert!(none.0 > one.0, "{none:?} {one:?}");
+    assert!(none.1 < one.1 && one.1 < three.1, "{none:?} {one:?} {three:?}");
+    assert_eq!(at("3", "2"), one, "the limit holds prefetching back");
+}
+
+#[test]
+fn recomputation_trades_time_for_memory() {
+    let measure = |mode: &str| {
+        let metrics = metrics(&run("recompute-full", &[&format!("recompute.mode={mode}")]));
+        (metrics.makespan, metrics.ranks[0].peak_bytes)
+    };
+    let (none, selective, full) = (measure("none"), measure("selective"), measure("full"));
+    assert_eq!(full.0.0 * 3, none.0.0 * 4, "forward, forward again, and two thirds of backward");
+    assert!(full.1 < selective.1 && selective.1 < none.1, "{none:?} {selective:?} {full:?}");
+}
