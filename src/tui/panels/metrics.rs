@@ -11,7 +11,7 @@ use crate::observe::kind::Kind;
 use crate::observe::metrics::RankMetrics;
 use crate::program::trace::Outcome;
 use crate::tui::data::{PanelView, RunData};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// Draws it; of `view` only the focus and the scrolled lines matter.
@@ -26,7 +26,12 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let wanted = if wide { ranks.saturating_mul(2).saturating_add(6).max(14) } else { ranks.saturating_add(4) };
     let mut above = Cut(rest.top(if height < 10 { height } else { wanted.min(height / 2) }));
     let bars = if wide { above.left(width * 60 / 100) } else { above.left(width) };
-    let title = format!("Where each rank spends the first step  modelled, {}", data.clock().show(data.metrics.makespan));
+    let time = data.clock().show(data.metrics.makespan);
+    let title = if bars.width < 64 {
+        format!("The first step  modelled, {time}")
+    } else {
+        format!("Where each rank spends the first step  modelled, {time}")
+    };
     pane(pen, bars, &title, view.focused, |inside| shares(data, view, inside));
     if wide {
         pane(pen, above.0, "Headline numbers", false, |inside| {
@@ -97,12 +102,14 @@ fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
     let mut kinds: Vec<Kind> = data.prepared.busy.iter().flatten().map(|&(kind, _)| kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
+    let (exposed, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
+    let idle = [format!("{exposed} exposed"), format!("{bubble} bubble"), "blank ramp".to_owned()];
     let mut x = 1;
-    for kind in kinds {
-        x = pen.say(x, y, &format!("{} {}  ", kind.letter(), kind.name()), Role::Quiet);
+    for entry in kinds.into_iter().map(|kind| format!("{} {}", kind.letter(), kind.name())).chain(idle) {
+        if x + width_of(&entry) <= pen.width() {
+            x = pen.say(x, y, &entry, Role::Quiet) + 2;
+        }
     }
-    let (dots, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
-    pen.say(x, y, &format!("{dots} exposed  {bubble} bubble  blank ramp"), Role::Quiet);
 }
 
 const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("")];
