@@ -6,6 +6,7 @@ pub mod mesh;
 pub mod model;
 pub mod precision;
 pub mod saved;
+pub mod prefetch;
 pub mod settings;
 pub mod sharing;
 pub mod tables;

@@ -33,7 +33,7 @@ fn formats() -> impl TypedValueParser<Value = Format> {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let run = Lab::new().run(&scenario)?;
-    let text = export(&run.record().run(), run.given(), arguments.format);
+    let text = export(&run.observed(), run.given(), arguments.format);
     if arguments.output == Path::new("-") {
         print(&text)?;
     } else {

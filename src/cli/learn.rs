@@ -56,7 +56,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     match tui::open(start, look(arguments), machine::available_memory()) {
         Ok(exit) => Ok(Exit::Screen(exit.code())),
-        Err(error @ (OpenError::NotFound(_) | OpenError::NoTerminal)) => Err(Failure::Input(error.to_string())),
+        Err(error @ (OpenError::NotFound(_) | OpenError::NoTerminal | OpenError::NoScreen(_))) => {
+            Err(Failure::Input(error.to_string()))
+        }
         Err(error @ OpenError::Terminal(_)) => Err(Failure::Io(error.to_string())),
     }
 }

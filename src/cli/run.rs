@@ -4,9 +4,7 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Outcome};
 use crate::lab::Lab;
-use crate::observe::export::{json, summary::summary};
-use crate::observe::report::Report;
-use crate::observe::{Ledger, Metrics};
+use crate::observe::export::{Format, export, summary::summary};
 
 /// What to run, and how to print it.
 #[derive(Debug, clap::Args)]
@@ -22,10 +20,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let run = Lab::new().run(&scenario)?;
-    let (record, given) = (run.record(), run.given());
-    let observed = record.run();
-    let metrics = Metrics::new(&observed, &Ledger::new(&observed));
-    let text = if arguments.json { json(&Report::new(&observed, &metrics, given)) } else { summary(&observed, &metrics, &given) };
+    let (observed, given) = (run.observed(), run.given());
+    let text =
+        if arguments.json { export(&observed, given, Format::Json) } else { summary(&observed.run, observed.metrics(), &given) };
     print(&text)?;
     Ok(Exit::of(&run))
 }

@@ -32,6 +32,12 @@ impl Agenda {
         self.pages.entry(time).or_insert_with(|| std::mem::take(spare)).push((rank, op));
     }
 
+    /// What ends `places` behind the next one, if that is on the open page.
+    pub(super) fn ahead(&self, places: usize) -> Option<OpId> {
+        let place = self.open.len().checked_sub(places + 1)?;
+        Some(self.open[place].1)
+    }
+
     /// Takes what ends first.
     pub(super) fn pop(&mut self) -> Option<(Ticks, OpId)> {
         if self.open.is_empty() {

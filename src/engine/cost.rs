@@ -1,105 +1,137 @@
 //! The one cost function: from an op and the hardware to the time that it takes.
 
-use crate::base::hardware::{Costs, Hardware, Link, Table, UnitCosts};
+use crate::base::hardware::{Costs, Hardware, Link, UnitCosts};
 use crate::base::units::{Clock, Ticks};
-use crate::base::{Bytes, LayoutId, OpId};
+use crate::base::{Bytes, OpId, Rank};
 use crate::program::head;
+use crate::program::tables::{Collective, Layout};
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::program::{CollectiveKind, Kernel, KernelCost, OpKind, Program};
 
-/// What every op of a program costs.
+/// What every op of a program costs: found once, since a run asks for it in the midst of everything.
 #[derive(Debug)]
 pub struct CostModel {
-    hardware: Hardware,
-    /// Rules that make ranks or links slow.
-    slow: Vec<Trouble>,
-    /// Per kernel, what it costs without trouble.
-    kernels: Vec<Ticks>,
-    /// Per layout, its bytes.
-    bytes: Vec<Bytes>,
-    /// How many ranks each rank stands for.
-    fold: usize,
-    /// Per buffer, its layout: close together, as rings of thousands of ranks ask for those of all.
-    layouts: Vec<LayoutId>,
+    clock: Clock,
+    memory: Option<Bytes>,
+    /// The different prices.
+    prices: Vec<Ticks>,
+    /// Per op, the place of its price.
+    of: Vec<u32>,
 }
 
 impl CostModel {
     /// The costs of `program` on `hardware`, under the trouble that slows ranks and links.
     #[must_use]
     pub fn new(program: &Program, hardware: &Hardware, trouble: &[Trouble]) -> Self {
+        let list = PriceList::new(program, hardware);
+        let mut costs = Self {
+            clock: hardware.clock(),
+            memory: hardware.memory,
+            of: (0..program.ops()).map(|op| list.place(program, OpId::new(op))).collect(),
+            prices: list.prices,
+        };
         let is_slow = |rule: &&Trouble| matches!(rule.kind, TroubleKind::SlowRank | TroubleKind::SlowLink);
-        Self {
-            hardware: hardware.clone(),
-            fold: program.fold(),
-            slow: trouble.iter().filter(is_slow).cloned().collect(),
-            kernels: program.kernels.iter().map(|kernel| kernel_cost(&hardware.costs, kernel)).collect(),
-            bytes: program.layouts.iter().map(crate::program::Layout::bytes).collect(),
-            layouts: program.buffers.iter().map(|buffer| buffer.layout).collect(),
+        let slow: Vec<&Trouble> = trouble.iter().filter(is_slow).collect();
+        if !slow.is_empty() {
+            (0..program.ops()).map(OpId::new).for_each(|op| costs.slow(program, op, &slow));
         }
+        costs
     }
 
     /// What a tick is.
     #[must_use]
     pub fn clock(&self) -> Clock {
-        self.hardware.clock()
+        self.clock
     }
 
     /// A device's memory.
     #[must_use]
     pub fn memory(&self) -> Option<Bytes> {
-        self.hardware.memory
+        self.memory
     }
 
     /// The time that `op` takes once it has started: a computation; a message from start to arrival; a whole collective.
     #[must_use]
-    pub fn cost(&self, program: &Program, op: OpId) -> Ticks {
-        let ticks = match program.kind(op) {
-            OpKind::Run(kernel) => self.kernels[kernel.index()],
-            OpKind::Send(channel) => {
-                let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
-                let channel = program.channels[channel.index()];
-                let sent = self.layouts[program.reads(op)[0].index()];
-                let [from, to] = [channel.from, channel.to].map(|rank| rank.index() * self.fold);
-                transfer(self.link(table, from, to), self.bytes[sent.index()])
-            }
-            OpKind::Collective(collective) => self.collective(program, collective.index()),
-            // A receive ends with its send; a skipped op takes no time.
-            OpKind::Recv(_) | OpKind::RecvReduce(_) | OpKind::Skipped(_) => Ticks::ZERO,
-        };
-        if self.slow.is_empty() { ticks } else { self.slowed(program, op, ticks) }
+    pub fn cost(&self, op: OpId) -> Ticks {
+        self.prices[self.of[op.index()] as usize]
     }
-
-    /// The link between two ranks, by their numbers before folding.
-    fn link<'table>(&self, table: &'table Table, from: usize, to: usize) -> &'table Link {
-        let node = |rank: usize| rank / self.hardware.ranks_per_node;
-        if node(from) == node(to) { &table.inside } else { &table.between }
-    }
-
-    /// A collective as one op: a ring's closed form, N-1 times (alpha + bytes / N / bandwidth), twice that for an all-reduce; a barrier
-    /// takes one latency.
-    fn collective(&self, program: &Program, collective: usize) -> Ticks {
-        let Costs::Table(table) = &self.hardware.costs else { return Ticks::ZERO };
-        let collective = &program.collectives[collective];
-        let group = &program.groups[collective.group.index()];
-        let (Some(&first), Some(&last)) = (group.ranks.first(), group.ranks.last()) else { return Ticks::ZERO };
-        let [first, last] = [first, last].map(|rank| rank.index() * self.fold);
-        let link = self.link(table, first, last + (group.fold.size - 1) * group.fold.stride);
-        let n = group.size() as u64;
-        match collective.kind {
-            CollectiveKind::Barrier => link.alpha,
-            moving => transfer(link, Bytes(collective.bytes.0.div_ceil(n))) * (moving.rounds() * (n - 1)),
-        }
-    }
-
     /// The first rule that fits decides.
-    fn slowed(&self, program: &Program, op: OpId, ticks: Ticks) -> Ticks {
+    fn slow(&mut self, program: &Program, op: OpId, rules: &[&Trouble]) {
         let kind = match program.kind(op) {
             OpKind::Run(_) => TroubleKind::SlowRank,
             OpKind::Send(_) => TroubleKind::SlowLink,
-            _ => return ticks,
+            _ => return,
         };
-        let rule = self.slow.iter().find(|rule| rule.kind == kind && head::fits(program, op, rule));
-        rule.map_or(ticks, |rule| scale(ticks, rule.factor))
+        if let Some(rule) = rules.iter().find(|rule| rule.kind == kind && head::fits(program, op, rule)) {
+            let price = scale(self.cost(op), rule.factor);
+            self.of[op.index()] = number(self.prices.len());
+            self.prices.push(price);
+        }
+    }
+}
+
+/// The prices without trouble: of kernels, then of messages by layout inside a node and between nodes, then of collectives, last zero.
+struct PriceList {
+    prices: Vec<Ticks>,
+    kernels: usize,
+    layouts: usize,
+    /// Per channel, whether it leaves its node.
+    leaves: Vec<bool>,
+}
+
+impl PriceList {
+    fn new(program: &Program, hardware: &Hardware) -> Self {
+        // A folded rank stands for several: nodes are cut by the numbers before folding.
+        let whole = |rank: Rank| rank.index() * program.fold();
+        let node = |rank: usize| rank / hardware.ranks_per_node;
+        let messages = |layout: &Layout| match &hardware.costs {
+            Costs::Unit(_) => [Ticks::ZERO; 2],
+            Costs::Table(table) => [&table.inside, &table.between].map(|link| transfer(link, layout.bytes())),
+        };
+        let kernels = program.kernels.iter().map(|kernel| kernel_cost(&hardware.costs, kernel));
+        let messages = program.layouts.iter().flat_map(messages);
+        let collectives = program.collectives.iter().map(|collective| match &hardware.costs {
+            Costs::Unit(_) => Ticks::ZERO,
+            Costs::Table(table) => {
+                let group = &program.groups[collective.group.index()];
+                let [first, last] = [group.ranks.first(), group.ranks.last()].map(|rank| rank.map_or(0, |rank| whole(*rank)));
+                let stays = node(first) == node(last + (group.fold.size - 1) * group.fold.stride);
+                collective_cost(collective, group.size() as u64, if stays { &table.inside } else { &table.between })
+            }
+        });
+        Self {
+            prices: kernels.chain(messages).chain(collectives).chain([Ticks::ZERO]).collect(),
+            kernels: program.kernels.len(),
+            layouts: program.layouts.len(),
+            leaves: program.channels.iter().map(|channel| node(whole(channel.from)) != node(whole(channel.to))).collect(),
+        }
+    }
+
+    /// The place of the price of `op`.
+    fn place(&self, program: &Program, op: OpId) -> u32 {
+        number(match program.kind(op) {
+            OpKind::Run(kernel) => kernel.index(),
+            OpKind::Send(channel) => {
+                let layout = program.buffers[program.reads(op)[0].index()].layout;
+                self.kernels + 2 * layout.index() + usize::from(self.leaves[channel.index()])
+            }
+            OpKind::Collective(collective) => self.kernels + 2 * self.layouts + collective.index(),
+            // A receive ends with its send; a skipped op takes no time.
+            OpKind::Recv(_) | OpKind::RecvReduce(_) | OpKind::Skipped(_) => self.prices.len() - 1,
+        })
+    }
+}
+
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("fewer than 2^32 prices")
+}
+
+/// A collective as one op: a ring's closed form, N-1 times (alpha + bytes / N / bandwidth), twice that for an all-reduce; a barrier takes
+/// one latency.
+fn collective_cost(collective: &Collective, ranks: u64, link: &Link) -> Ticks {
+    match collective.kind {
+        CollectiveKind::Barrier => link.alpha,
+        moving => transfer(link, Bytes(collective.bytes.0.div_ceil(ranks.max(1)))) * (moving.rounds() * ranks.saturating_sub(1)),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::program::links::Links;
 use crate::program::memory::Memory;
 use crate::program::trace::{Event, Outcome};
 use crate::program::trouble::Trouble;
-use crate::program::{OpKind, Program, Trace, Wait, head};
+use crate::program::{Buffer, OpKind, Program, Trace, Wait, head};
 
 pub use super::kernels::{join, tensors};
 
@@ -121,6 +121,22 @@ impl Session {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.world.memory
+    }
+
+    /// The buffers of `rank` that have memory at the present position: an op that writes them has started, the one that frees them has not
+    /// ended. A walk through the rank's list.
+    #[must_use]
+    pub fn held(&self, rank: Rank) -> Vec<BufferId> {
+        let program = self.program();
+        let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
+        for &op in program.order[rank.index()].iter().filter(|&&op| self.state(op) >= State::Running) {
+            program.writes(op).iter().for_each(|buffer| live[buffer.index()] = true);
+            if self.state(op) >= State::Done {
+                program.frees(op).for_each(|buffer| live[buffer.index()] = false);
+            }
+        }
+        let of_rank = |buffer: &BufferId| live[buffer.index()] && program.buffers[buffer.index()].rank == rank;
+        (0..live.len()).map(BufferId::new).filter(of_rank).collect()
     }
 
     /// Losses computed up to the present position.

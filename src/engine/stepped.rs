@@ -6,10 +6,16 @@
 use super::Result;
 use super::apply::apply;
 use super::collectives::deliver;
+use super::value::Values;
 use super::world::{Machine, State, World, blocked};
+use crate::base::prefetch::prefetch;
 use crate::base::{OpId, Ticks};
 use crate::program::trace::{Event, Outcome};
 use crate::program::{OpKind, Trace, Wait};
+
+/// How many ends ahead an op's neighbours are got closer, and how many ends ahead the ops behind it.
+const FAR: usize = 32;
+const NEAR: usize = 12;
 
 /// Called with the world after an op has ended.
 pub type OnEnd<'a> = &'a mut dyn FnMut(&World, OpId);
@@ -51,6 +57,7 @@ impl Stepper<'_> {
                     return Ok(self.world.stopped.is_none());
                 }
             } else if let Some((time, op)) = self.world.agenda.pop() {
+                self.look_ahead();
                 self.world.time = time;
                 self.end(op)?;
             } else {
@@ -58,6 +65,24 @@ impl Stepper<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Gets closer what the ends to come will touch: first the neighbours of an op, a little later the ops behind it.
+    fn look_ahead(&self) {
+        let Machine { program, links, .. } = self.machine;
+        if let Some(op) = self.world.agenda.ahead(FAR) {
+            links.prefetch(op);
+        }
+        if let Some(op) = self.world.agenda.ahead(NEAR) {
+            for end in std::iter::once(op).chain(links.peer(op)) {
+                if let Some(next) = links.behind(end) {
+                    program.prefetch(next);
+                    links.prefetch(next);
+                    self.trace.prefetch(next);
+                    prefetch(self.world.ops.get(next.index()));
+                }
+            }
+        }
     }
 
     /// Starts `op` if it can start; otherwise sees to it that it is looked at again.
@@ -108,14 +133,14 @@ impl Stepper<'_> {
         let kind = program.kind(op);
         match kind {
             OpKind::Run(_) | OpKind::Skipped(_) => {
-                let cost = costs.cost(program, op);
+                let cost = costs.cost(op);
                 self.begin(op, cost);
                 self.end_after(op, cost)
             }
             OpKind::Send(_) if self.is_buffered(kind) => {
                 self.begin(op, Ticks::ZERO);
                 self.end(op)?;
-                self.end_later(op, costs.cost(program, op));
+                self.end_later(op, costs.cost(op));
                 Ok(())
             }
             OpKind::Recv(_) | OpKind::RecvReduce(_) if self.is_buffered(kind) => {
@@ -125,13 +150,13 @@ impl Stepper<'_> {
             OpKind::Send(_) | OpKind::Recv(_) | OpKind::RecvReduce(_) => {
                 let peer = links.peer(op).expect("a message that starts has two ends");
                 let send = if kind.receives() { peer } else { op };
-                let cost = costs.cost(program, send);
+                let cost = costs.cost(send);
                 self.begin(op, cost);
                 self.begin(peer, cost);
                 self.end_after(send, cost)
             }
             OpKind::Collective(collective) => {
-                let cost = costs.cost(program, op);
+                let cost = costs.cost(op);
                 links.members(collective).iter().for_each(|&member| self.begin(member, cost));
                 self.end_after(op, cost)
             }
@@ -144,8 +169,9 @@ impl Stepper<'_> {
         let world = &mut *self.world;
         world.ops[op.index()].state = State::Running;
         self.trace.starts(op, world.events, (world.time, world.time + cost));
-        world.memory.start(program, op);
-        if let Some(limit) = costs.memory() {
+        if world.memory.start(program, op)
+            && let Some(limit) = costs.memory()
+        {
             let rank = program.rank_of(op);
             let needed = world.memory.holding(rank).total;
             if needed >= limit {
@@ -192,13 +218,20 @@ impl Stepper<'_> {
 
     fn complete(&mut self, op: OpId) -> Result<()> {
         let Machine { program, links, .. } = self.machine;
-        apply(self.world, op)?;
+        let is_real = matches!(self.world.values, Values::Real { .. });
+        if is_real {
+            apply(self.world, op)?;
+        }
         self.world.ops[op.index()].state = State::Done;
         self.world.done += 1;
         (self.on_end)(self.world, op);
         self.world.memory.end(program, op);
-        self.world.values.forget(program, op);
-        self.world.candidates.extend(links.behind(op));
+        if is_real {
+            self.world.values.forget(program, op);
+        }
+        if let Some(behind) = links.behind(op) {
+            self.world.candidates.push_back(behind);
+        }
         self.wake(op);
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::{Run, Verdict};
 use crate::base::hardware::Costs;
 use crate::observe::report::{FirstDifference, Given, Verdict as ReportVerdict, VerdictKind};
 use crate::observe::run::Record;
+use crate::observe::{self, Observed};
 use crate::program::head::head;
 use crate::scenario::Task;
 
@@ -14,6 +15,12 @@ impl Run {
     #[must_use]
     pub fn record(&self) -> Record {
         Record::new(self.session.program().clone(), Arc::new(self.session.trace().clone()))
+    }
+
+    /// The program and its trace, to learn from.
+    #[must_use]
+    pub fn observed(&self) -> Observed<'_> {
+        Observed::new(observe::Run::new(self.session.program(), self.session.trace()))
     }
 
     /// What reports and exports say beside the trace.

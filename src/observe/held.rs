@@ -1,7 +1,7 @@
 //! Held: which buffers a rank's memory holds at any event, and who gives them back.
 
 use super::ledger::Ledger;
-use super::replay::replay;
+use super::replay::replay_memory;
 use super::run::Run;
 use crate::base::{BufferId, OpId, Rank};
 
@@ -50,7 +50,7 @@ impl Lives {
         let mut moments = vec![0; run.trace.events.len() + 1];
         let mut peaks = vec![0; program.ranks()];
         let mut now = 0_u32;
-        replay(run, |moment| {
+        replay_memory(run, |moment| {
             now += 1;
             moments[moment.event as usize] = now;
             if moment.starts {

@@ -190,14 +190,13 @@ fn collective_letter(kind: CollectiveKind) -> &'static str {
 /// What a message carries.
 #[must_use]
 pub fn message(run: &Run, op: OpId) -> Option<Name> {
-    let view = run.program.op(op);
-    let kind = match view.kind {
+    let kind = match run.program.kind(op) {
         OpKind::Skipped(skipped) => skipped.original(),
         kind => kind,
     };
     let operand = match kind {
-        OpKind::Send(_) => view.reads.first(),
-        OpKind::Recv(_) | OpKind::RecvReduce(_) => view.writes.first(),
+        OpKind::Send(_) => run.program.reads(op).first(),
+        OpKind::Recv(_) | OpKind::RecvReduce(_) => run.program.writes(op).first(),
         _ => None,
     };
     operand.map(|buffer| run.program.buffers[buffer.index()].name)

@@ -1,8 +1,8 @@
 //! The ledger: what every rank holds over time, by role, with the peak and the op that caused it.
 
-use super::replay::{Moment, replay};
+use super::replay::{Moment, replay_memory};
 use super::run::Run;
-use crate::base::{BufferId, Bytes, OpId, Rank, Ticks};
+use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::program::memory::{ByRole, Memory};
 use crate::program::{Program, Role};
 
@@ -59,7 +59,7 @@ impl Ledger {
         };
         let first = (0..run.program.ranks()).map(|rank| vec![sample(&memory, Rank::new(rank), None)]);
         let mut samples: Vec<Vec<Sample>> = first.collect();
-        replay(run, |moment| {
+        replay_memory(run, |moment| {
             apply(&mut memory, run.program, moment);
             let rank = run.program.rank_of(moment.op);
             let samples = &mut samples[rank.index()];
@@ -74,25 +74,6 @@ impl Ledger {
     #[must_use]
     pub fn rank(&self, rank: Rank) -> &Account {
         &self.ranks[rank.index()]
-    }
-
-    /// The buffers that `rank` holds at its peak, the largest first. Replays the run up to there.
-    #[must_use]
-    pub fn held_at_peak(&self, run: &Run, rank: Rank) -> Vec<BufferId> {
-        let cause = self.rank(rank).peak();
-        let mut memory = Memory::new(run.program);
-        let mut reached = cause.op.is_none();
-        replay(run, |moment| {
-            if !reached {
-                apply(&mut memory, run.program, moment);
-                // A peak is a start: ends only give back.
-                reached = moment.starts && Some(moment.op) == cause.op;
-            }
-        });
-        let of_rank = |buffer: &BufferId| run.program.buffers[buffer.index()].rank == rank && memory.is_live(*buffer);
-        let mut held: Vec<BufferId> = (0..run.program.buffers.len()).map(BufferId::new).filter(of_rank).collect();
-        held.sort_by_key(|&buffer| (std::cmp::Reverse(run.program.bytes(buffer)), buffer));
-        held
     }
 }
 

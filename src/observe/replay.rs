@@ -46,6 +46,15 @@ pub fn replay(run: &Run, mut visit: impl FnMut(Moment)) {
     }
 }
 
+/// The same for whoever follows memory: nothing is visited where none comes or goes, as in a bare collective, in which every rank holds its
+/// array from the start to the end.
+pub fn replay_memory(run: &Run, visit: impl FnMut(Moment)) {
+    let program = run.program;
+    if program.lasting() < program.buffers.len() || program.all().any(|op| program.frees(op).next().is_some()) {
+        replay(run, visit);
+    }
+}
+
 struct Replay<'run, 'a> {
     run: &'run Run<'a>,
     event: u32,

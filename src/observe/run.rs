@@ -106,10 +106,9 @@ impl<'a> Run<'a> {
     /// What a message carries; nothing for other ops.
     #[must_use]
     pub fn message_bytes(&self, op: OpId) -> Bytes {
-        let view = self.program.op(op);
-        let operand = match view.kind {
-            OpKind::Send(_) => view.reads.first(),
-            OpKind::Recv(_) | OpKind::RecvReduce(_) => view.writes.first(),
+        let operand = match self.program.kind(op) {
+            OpKind::Send(_) => self.program.reads(op).first(),
+            OpKind::Recv(_) | OpKind::RecvReduce(_) => self.program.writes(op).first(),
             _ => None,
         };
         operand.map_or(Bytes::ZERO, |&buffer| self.program.bytes(buffer))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::run::Run;
 use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, OpId, Rank, Ticks};
-use crate::program::{Collective, CollectiveKind, Name, OpKind};
+use crate::program::{Channel, Collective, CollectiveKind, Name, OpKind};
 
 /// What one wire carried: a directed pair of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +42,27 @@ pub struct CollectiveStats {
 /// All wires that carried a message of step `step`, by sender and receiver.
 #[must_use]
 pub fn wires(run: &Run, step: u32) -> Vec<Wire> {
-    let mut wires: BTreeMap<(Rank, Rank), Wire> = BTreeMap::new();
+    let unused =
+        |channel: &Channel| Wire { from: channel.from, to: channel.to, messages: 0, bytes: Bytes::ZERO, busy: Ticks::ZERO };
+    let mut channels: Vec<Wire> = run.program.channels.iter().map(unused).collect();
     for op in run.program.all().filter(|&op| run.of_step(op, step)) {
         let (OpKind::Send(channel), Some(times)) = (run.program.kind(op), run.times(op)) else { continue };
-        let channel = run.program.channels[channel.index()];
-        let (from, to) = (channel.from, channel.to);
-        let none = Wire { from, to, messages: 0, bytes: Bytes::ZERO, busy: Ticks::ZERO };
-        let wire = wires.entry((from, to)).or_insert(none);
+        let wire = &mut channels[channel.index()];
         wire.messages += 1;
         wire.bytes += run.message_bytes(op);
         wire.busy += times.end - times.start;
+    }
+    let mut wires: BTreeMap<(Rank, Rank), Wire> = BTreeMap::new();
+    for channel in channels.into_iter().filter(|channel| channel.messages > 0) {
+        let all = wires.entry((channel.from, channel.to)).or_insert(Wire {
+            messages: 0,
+            bytes: Bytes::ZERO,
+            busy: Ticks::ZERO,
+            ..channel
+        });
+        all.messages += channel.messages;
+        all.bytes += channel.bytes;
+        all.busy += channel.busy;
     }
     wires.into_values().collect()
 }
@@ -60,26 +71,40 @@ pub fn wires(run: &Run, step: u32) -> Vec<Wire> {
 #[must_use]
 pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
     let mut stats: Vec<Option<CollectiveStats>> = vec![None; run.program.collectives.len()];
+    let (of, sent) = members(run, step);
     let mut depth = vec![0_u32; run.program.ops()];
     for event in &run.trace.events {
-        let Some(id) = collective_of(run, event.op).filter(|_| run.of_step(event.op, step)) else { continue };
+        let Some(id) = of[event.op.index()] else { continue };
         let Some(times) = run.times(event.op) else { continue };
         let collective = &run.program.collectives[id.index()];
         let deep = match run.program.kind(event.op) {
             OpKind::Collective(_) => 1,
-            _ => message_depth(run, &mut depth, event.op, id),
+            _ => message_depth(run, &of, &mut depth, event.op),
         };
         let stats = stats[id.index()].get_or_insert_with(|| CollectiveStats::new(id, collective, times.start));
         stats.steps = stats.steps.max(deep);
         stats.end = stats.end.max(times.end);
-        stats.sent += match run.program.kind(event.op) {
+        stats.sent = match run.program.kind(event.op) {
             OpKind::Collective(_) => whole_sent(run, collective) * group_size(run, collective),
-            // A buffered message has an event at each end.
-            OpKind::Recv(channel) | OpKind::RecvReduce(channel) if run.program.channels[channel.index()].buffered => Bytes::ZERO,
-            _ => run.message_bytes(event.op),
+            _ => sent[id.index()],
         };
     }
     stats.into_iter().flatten().collect()
+}
+
+/// The collective of each op of step `step`, and what the messages of each collective carried. Events jump from rank to rank, so this is
+/// read in the tables' order, once.
+fn members(run: &Run, step: u32) -> (Vec<Option<CollectiveId>>, Vec<Bytes>) {
+    let mut of = Vec::with_capacity(run.program.ops());
+    let mut sent = vec![Bytes::ZERO; run.program.collectives.len()];
+    for op in (0..run.program.ops()).map(OpId::new) {
+        let id = collective_of(run, op).filter(|_| run.of_step(op, step));
+        if let (Some(id), OpKind::Send(_), Some(_)) = (id, run.program.kind(op), run.times(op)) {
+            sent[id.index()] += run.message_bytes(op);
+        }
+        of.push(id);
+    }
+    (of, sent)
 }
 
 /// What one member sends in a collective that runs as one op: a ring's closed form, as its cost is: (N-1)/N of the payload, and twice
@@ -106,11 +131,11 @@ pub fn collective_of(run: &Run, op: OpId) -> Option<CollectiveId> {
     (collective.kind != CollectiveKind::Barrier).then_some(id)
 }
 
-/// How many messages of collective `id` stand one behind the other up to the message of `op`.
-fn message_depth(run: &Run, depth: &mut [u32], op: OpId, id: CollectiveId) -> u32 {
+/// How many messages of its collective stand one behind the other up to the message of `op`; `of` tells each op's collective.
+fn message_depth(run: &Run, of: &[Option<CollectiveId>], depth: &mut [u32], op: OpId) -> u32 {
     let ends = [Some(op), run.links.peer(op)];
     let before = ends.into_iter().flatten().flat_map(|end| run.links.before(end).into_iter().chain(run.program.waits(end)));
-    let deepest = before.filter(|&on| collective_of(run, on) == Some(id)).map(|on| depth[on.index()]).max();
+    let deepest = before.filter(|&on| of[on.index()] == of[op.index()]).map(|on| depth[on.index()]).max();
     let deep = deepest.unwrap_or(0) + 1;
     for end in ends.into_iter().flatten() {
         depth[end.index()] = deep;

@@ -2,6 +2,7 @@
 
 use super::partners::Partners;
 use super::tables::Program;
+use crate::base::prefetch::prefetch;
 use crate::base::{ChannelId, CollectiveId, OpId};
 
 /// The neighbours and partners of every op.
@@ -58,6 +59,12 @@ impl Links {
     #[must_use]
     pub fn behind(&self, op: OpId) -> Option<OpId> {
         self.of[op.index()].behind.map(OpId::from)
+    }
+
+    /// Gets the neighbours of `op` closer, if they will soon be asked for.
+    #[inline]
+    pub fn prefetch(&self, op: OpId) {
+        prefetch(self.of.get(op.index()));
     }
 
     /// The other end of a message.

@@ -1,12 +1,13 @@
 //! The memory account: what each rank holds, by role. An op's results take memory when it starts; its last uses give it back when it ends.
 //!
 //! This is the only description of that rule: the engine keeps an account while it runs, the ledger replays one over a trace.
+//! Which op takes a buffer and which gives it back follows from issue order, and is found once for a program.
 
 use std::sync::Arc;
 
-use super::op::Role;
+use super::op::{Buffer, Role};
 use super::tables::Program;
-use crate::base::{BufferId, Bytes, LayoutId, OpId, Rank};
+use crate::base::{BufferId, Bytes, OpId, Rank};
 
 /// Bytes by role, in the order of [`Role::ALL`].
 pub type ByRole = [Bytes; Role::ALL.len()];
@@ -14,20 +15,25 @@ pub type ByRole = [Bytes; Role::ALL.len()];
 /// What every rank holds now and held at its peak.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    live: Vec<bool>,
-    /// Buffers at the head of the table that never come or go.
-    lasting: usize,
-    sizes: Arc<Sizes>,
+    changes: Arc<Changes>,
     ranks: Vec<Holding>,
 }
 
-/// What memory buffers take: close together, and shared by all copies of an account.
+/// What every op does to its rank's memory: shared by all copies of an account.
 #[derive(Debug, PartialEq)]
-struct Sizes {
-    /// Per buffer.
-    kinds: Vec<(LayoutId, Role)>,
-    /// Per layout.
-    bytes: Vec<Bytes>,
+struct Changes {
+    /// Per op, where its pieces stand.
+    of: Vec<Change>,
+    /// What ops take and give back, op by op in issue order.
+    pieces: Vec<(Role, Bytes)>,
+}
+
+/// Where an op's pieces stand: first what it takes, then what it gives back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Change {
+    first: u32,
+    takes: u32,
+    gives: u32,
 }
 
 /// What one rank holds.
@@ -47,19 +53,12 @@ impl Memory {
     /// The account before the first op: every rank holds what lives from the start.
     #[must_use]
     pub fn new(program: &Program) -> Self {
-        let mut memory = Self {
-            live: vec![false; program.buffers.len()],
-            lasting: program.lasting(),
-            sizes: Arc::new(Sizes {
-                kinds: program.buffers.iter().map(|buffer| (buffer.layout, buffer.role)).collect(),
-                bytes: program.layouts.iter().map(super::Layout::bytes).collect(),
-            }),
-            ranks: vec![Holding::default(); program.ranks()],
-        };
-        for (index, buffer) in program.buffers.iter().enumerate().filter(|(_, buffer)| buffer.lives_from_start()) {
-            memory.take(buffer.rank, BufferId::new(index));
+        let bytes: Vec<Bytes> = program.layouts.iter().map(super::Layout::bytes).collect();
+        let mut ranks = vec![Holding::default(); program.ranks()];
+        for buffer in program.buffers.iter().filter(|buffer| buffer.lives_from_start()) {
+            ranks[buffer.rank.index()].take(&[(buffer.role, bytes[buffer.layout.index()])]);
         }
-        memory
+        Self { changes: Arc::new(Changes::new(program, &bytes)), ranks }
     }
 
     /// What `rank` holds.
@@ -68,50 +67,91 @@ impl Memory {
         &self.ranks[rank.index()]
     }
 
-    /// Whether `buffer` has memory now.
-    #[must_use]
-    pub fn is_live(&self, buffer: BufferId) -> bool {
-        self.live[buffer.index()]
-    }
-
-    /// `op` starts: memory for what it writes.
-    pub fn start(&mut self, program: &Program, op: OpId) {
-        if self.lasting == self.live.len() {
-            return;
+    /// `op` starts: memory for what it writes. Whether it took any.
+    pub fn start(&mut self, program: &Program, op: OpId) -> bool {
+        let takes = self.changes.takes(op);
+        if !takes.is_empty() {
+            self.ranks[program.rank_of(op).index()].take(takes);
         }
-        for &buffer in program.writes(op) {
-            if buffer.index() >= self.lasting && !self.live[buffer.index()] {
-                self.take(program.rank_of(op), buffer);
-            }
-        }
+        !takes.is_empty()
     }
 
     /// `op` ends: its last uses give their memory back.
     pub fn end(&mut self, program: &Program, op: OpId) {
-        for buffer in program.frees(op) {
-            if std::mem::replace(&mut self.live[buffer.index()], false) {
-                let (role, bytes) = self.size(buffer);
-                let holding = &mut self.ranks[program.rank_of(op).index()];
-                holding.total -= bytes;
-                holding.by_role[role] -= bytes;
+        let gives = self.changes.gives(op);
+        if !gives.is_empty() {
+            self.ranks[program.rank_of(op).index()].give(gives);
+        }
+    }
+}
+
+impl Holding {
+    fn take(&mut self, pieces: &[(Role, Bytes)]) {
+        for &(role, bytes) in pieces {
+            self.total += bytes;
+            self.by_role[role as usize] += bytes;
+        }
+        if self.total > self.peak {
+            (self.peak, self.peak_by_role) = (self.total, self.by_role);
+        }
+    }
+
+    fn give(&mut self, pieces: &[(Role, Bytes)]) {
+        for &(role, bytes) in pieces {
+            self.total -= bytes;
+            self.by_role[role as usize] -= bytes;
+        }
+    }
+}
+
+impl Changes {
+    /// Walks every rank's list: an op takes what it writes and nothing holds yet, and gives back what it frees.
+    fn new(program: &Program, bytes: &[Bytes]) -> Self {
+        let mut changes = Self { of: Vec::new(), pieces: Vec::new() };
+        let lasting = program.lasting();
+        if lasting == program.buffers.len() {
+            return changes;
+        }
+        changes.of = vec![Change::default(); program.ops()];
+        let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
+        for op in program.all() {
+            let first = changes.pieces.len();
+            for &buffer in program.writes(op).iter().filter(|buffer| buffer.index() >= lasting) {
+                if !std::mem::replace(&mut live[buffer.index()], true) {
+                    changes.piece(first, program, buffer, bytes);
+                }
             }
+            let middle = changes.pieces.len();
+            for buffer in program.frees(op) {
+                if std::mem::replace(&mut live[buffer.index()], false) {
+                    changes.piece(middle, program, buffer, bytes);
+                }
+            }
+            let end = changes.pieces.len();
+            let [first, takes, gives] =
+                [first, middle - first, end - middle].map(|n| u32::try_from(n).expect("fewer than 2^32 buffers"));
+            changes.of[op.index()] = Change { first, takes, gives };
+        }
+        changes
+    }
+
+    /// Notes one buffer of the op whose pieces start at `start`; buffers of one role count together.
+    fn piece(&mut self, start: usize, program: &Program, buffer: BufferId, bytes: &[Bytes]) {
+        let Buffer { role, layout, .. } = program.buffers[buffer.index()];
+        let bytes = bytes[layout.index()];
+        match self.pieces[start..].iter_mut().find(|(known, _)| *known == role) {
+            Some((_, total)) => *total += bytes,
+            None => self.pieces.push((role, bytes)),
         }
     }
 
-    fn take(&mut self, rank: Rank, buffer: BufferId) {
-        self.live[buffer.index()] = true;
-        let (role, bytes) = self.size(buffer);
-        let holding = &mut self.ranks[rank.index()];
-        holding.total += bytes;
-        holding.by_role[role] += bytes;
-        if holding.total > holding.peak {
-            (holding.peak, holding.peak_by_role) = (holding.total, holding.by_role);
-        }
+    fn takes(&self, op: OpId) -> &[(Role, Bytes)] {
+        let Change { first, takes, .. } = self.of.get(op.index()).copied().unwrap_or_default();
+        &self.pieces[first as usize..][..takes as usize]
     }
 
-    /// The place of a buffer's role, and its bytes.
-    fn size(&self, buffer: BufferId) -> (usize, Bytes) {
-        let (layout, role) = self.sizes.kinds[buffer.index()];
-        (role as usize, self.sizes.bytes[layout.index()])
+    fn gives(&self, op: OpId) -> &[(Role, Bytes)] {
+        let Change { first, takes, gives } = self.of.get(op.index()).copied().unwrap_or_default();
+        &self.pieces[(first + takes) as usize..][..gives as usize]
     }
 }

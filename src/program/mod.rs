@@ -8,6 +8,7 @@ pub mod memory;
 pub mod op;
 pub mod partners;
 pub mod plan;
+pub mod ready;
 pub mod record;
 pub mod tables;
 pub mod text;

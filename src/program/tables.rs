@@ -4,9 +4,13 @@
 //! which its host issues the ops; each op runs on its stream, after the stream's earlier ops and after the ops that it waits for.
 //! A wait names an op that was issued earlier on the same rank, as a CUDA event does.
 
+mod ops;
+
+use self::ops::Ops;
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
 use crate::base::model::{Model, Parameter};
+use crate::base::prefetch::prefetch;
 use crate::base::settings::{Dtype, Optimizer};
 use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, Rank, StreamId};
 
@@ -39,6 +43,8 @@ pub struct Program {
     /// Per rank, its ops in issue order.
     pub order: Vec<Vec<OpId>>,
     ops: Ops,
+    /// Buffers at the head of the table that live from the start.
+    lasting: usize,
 }
 
 /// What the kernels need to know beside their operands.
@@ -113,41 +119,6 @@ pub struct TensorPart {
     pub dims: Vec<usize>,
 }
 
-/// The op tables: a row for each op, and what rows point into. Whoever looks at one field of an op soon looks at another, and ops of
-/// thousands of ranks take turns: an array for each field would miss the cache with each of them.
-#[derive(Clone, Debug, Default)]
-struct Ops {
-    rows: Vec<Row>,
-    origins: Vec<Origin>,
-    /// The operands of all ops: reads, then writes, op by op.
-    operands: Vec<BufferId>,
-    /// What chains hold beside their first entries.
-    pool: Vec<(u32, Link)>,
-}
-
-/// One op.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    kind: OpKind,
-    rank: Rank,
-    stream: StreamId,
-    origin: u32,
-    /// Where its reads start, its writes start, and its writes end, in the operands.
-    operands: [u32; 3],
-    waits: Chain,
-    frees: Chain,
-}
-
-/// A list of ids that grows after it was made, the latest first. Most have one entry, which stands in the row itself.
-#[derive(Clone, Copy, Debug, Default)]
-struct Chain {
-    first: Link,
-    rest: Link,
-}
-
-/// A place in the pool from 1, or an id plus 1; or nothing.
-type Link = Option<std::num::NonZeroU32>;
-
 impl TensorPart {
     /// Number of elements.
     #[must_use]
@@ -206,70 +177,70 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn op(&self, id: OpId) -> Op<'_> {
-        let row = &self.ops.rows[id.index()];
-        Op {
-            id,
-            rank: row.rank,
-            stream: row.stream,
-            kind: row.kind,
-            reads: self.ops.reads(row),
-            writes: self.ops.writes(row),
-            origin: self.ops.origins[row.origin as usize],
-        }
+        let row = self.ops.row(id);
+        let origin = self.ops.origins[row.origin as usize];
+        let (reads, writes) = (self.ops.reads(row), self.ops.writes(row));
+        Op { id, rank: row.rank, stream: row.stream, kind: row.kind, reads, writes, origin }
     }
 
     /// The place of an op's origin in the program's table: equal places are equal origins.
     #[must_use]
     #[inline]
     pub fn origin_index(&self, id: OpId) -> u32 {
-        self.ops.rows[id.index()].origin
+        self.ops.row(id).origin
     }
 
     /// The buffers that an op reads.
     #[must_use]
     #[inline]
     pub fn reads(&self, id: OpId) -> &[BufferId] {
-        self.ops.reads(&self.ops.rows[id.index()])
+        self.ops.reads(self.ops.row(id))
     }
 
     /// The buffers that an op writes.
     #[must_use]
     #[inline]
     pub fn writes(&self, id: OpId) -> &[BufferId] {
-        self.ops.writes(&self.ops.rows[id.index()])
+        self.ops.writes(self.ops.row(id))
     }
 
     /// What an op does.
     #[must_use]
     #[inline]
     pub fn kind(&self, id: OpId) -> OpKind {
-        self.ops.rows[id.index()].kind
+        self.ops.row(id).kind
+    }
+
+    /// Gets one op's row closer, if it will soon be asked for.
+    #[inline]
+    pub fn prefetch(&self, id: OpId) {
+        prefetch(self.ops.rows.get(id.index()));
     }
 
     /// The rank of an op.
     #[must_use]
     #[inline]
     pub fn rank_of(&self, id: OpId) -> Rank {
-        self.ops.rows[id.index()].rank
+        self.ops.row(id).rank
     }
 
     /// The stream of an op.
     #[must_use]
     #[inline]
     pub fn stream_of(&self, id: OpId) -> StreamId {
-        self.ops.rows[id.index()].stream
+        self.ops.row(id).stream
     }
 
     /// The ops of its rank that `id` waits for, beside the earlier ops of its stream; the latest wait first.
     #[inline]
     pub fn waits(&self, id: OpId) -> impl Iterator<Item = OpId> + '_ {
-        self.ops.chain(self.ops.rows[id.index()].waits).map(OpId)
+        self.ops.waits(self.ops.row(id))
     }
 
     /// The buffers whose memory is given back when `id` ends: it is their last use.
     #[inline]
     pub fn frees(&self, id: OpId) -> impl Iterator<Item = BufferId> + '_ {
-        self.ops.chain(self.ops.rows[id.index()].frees).map(BufferId)
+        self.ops.frees(self.ops.row(id))
     }
 
     /// Every op that stands in an order list, rank by rank in issue order.
@@ -281,7 +252,7 @@ impl Program {
     /// and goes can pass over most operands with one comparison.
     #[must_use]
     pub fn lasting(&self) -> usize {
-        self.buffers.iter().take_while(|buffer| buffer.lives_from_start()).count()
+        self.lasting
     }
 
     /// The memory of a buffer.
@@ -305,27 +276,7 @@ impl Program {
         (reads, writes): (&[BufferId], &[BufferId]),
         origin: Origin,
     ) -> OpId {
-        let ops = &mut self.ops;
-        // Neighbours share their origin: a slot makes several ops in a row.
-        if ops.origins.last() != Some(&origin) {
-            ops.origins.push(origin);
-        }
-        let place = |length: usize| u32::try_from(length).expect("fewer than 2^32 operands and origins");
-        let start = ops.operands.len();
-        let ends = [start, start + reads.len(), start + reads.len() + writes.len()];
-        ops.operands.extend_from_slice(reads);
-        ops.operands.extend_from_slice(writes);
-        let origin = place(ops.origins.len() - 1);
-        ops.rows.push(Row {
-            kind,
-            rank,
-            stream,
-            origin,
-            operands: ends.map(place),
-            waits: Chain::default(),
-            frees: Chain::default(),
-        });
-        OpId::new(ops.rows.len() - 1)
+        self.ops.add((rank, stream), kind, (reads, writes), origin)
     }
 
     /// Adds an op and places it at the end of its rank's list.
@@ -343,12 +294,12 @@ impl Program {
 
     /// Makes `op` wait for `on`, an op of the same rank that is issued earlier.
     pub fn wait(&mut self, op: OpId, on: OpId) {
-        self.ops.rows[op.index()].waits.push(&mut self.ops.pool, on.0);
+        self.ops.wait(op, on);
     }
 
     /// Makes `op` the last use of `buffer`.
     pub fn free(&mut self, op: OpId, buffer: BufferId) {
-        self.ops.rows[op.index()].frees.push(&mut self.ops.pool, buffer.0);
+        self.ops.free(op, buffer);
     }
 
     /// Replaces what an op does.
@@ -358,23 +309,21 @@ impl Program {
 
     /// The reads of an op, to be changed in place.
     pub fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
-        let [start, end, _] = self.ops.rows[op.index()].operands;
-        &mut self.ops.operands[start as usize..end as usize]
+        self.ops.reads_mut(op)
     }
 
     /// Replaces the buffers that an op reads and writes.
     pub fn set_operands(&mut self, op: OpId, (reads, writes): (&[BufferId], &[BufferId])) {
-        let place = |length: usize| u32::try_from(length).expect("fewer than 2^32 operands");
-        let start = self.ops.operands.len();
-        let ends = [start, start + reads.len(), start + reads.len() + writes.len()];
-        self.ops.operands.extend_from_slice(reads);
-        self.ops.operands.extend_from_slice(writes);
-        self.ops.rows[op.index()].operands = ends.map(place);
+        self.ops.set_operands(op, (reads, writes));
     }
 
     /// Adds a buffer.
     pub fn buffer(&mut self, rank: Rank, name: Name, role: Role, layout: LayoutId) -> BufferId {
-        self.buffers.push(Buffer { rank, name, role, layout });
+        let buffer = Buffer { rank, name, role, layout };
+        if self.lasting == self.buffers.len() && buffer.lives_from_start() {
+            self.lasting += 1;
+        }
+        self.buffers.push(buffer);
         BufferId::new(self.buffers.len() - 1)
     }
 
@@ -429,40 +378,4 @@ fn place<T: PartialEq>(table: &mut Vec<T>, item: T) -> usize {
         table.push(item);
         table.len() - 1
     })
-}
-
-impl Ops {
-    fn reads(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[0] as usize..row.operands[1] as usize]
-    }
-
-    fn writes(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[1] as usize..row.operands[2] as usize]
-    }
-
-    /// The ids of a chain.
-    fn chain(&self, chain: Chain) -> impl Iterator<Item = u32> + '_ {
-        let mut next = chain.rest;
-        let rest = std::iter::from_fn(move || {
-            let (id, following) = self.pool[next?.get() as usize - 1];
-            next = following;
-            Some(id)
-        });
-        chain.first.map(|first| first.get() - 1).into_iter().chain(rest)
-    }
-}
-
-impl Chain {
-    /// Puts `id` before the entries so far.
-    fn push(&mut self, pool: &mut Vec<(u32, Link)>, id: u32) {
-        if let Some(first) = self.first {
-            pool.push((first.get() - 1, self.rest));
-            self.rest = link(pool.len());
-        }
-        self.first = link(id as usize + 1);
-    }
-}
-
-fn link(place: usize) -> Link {
-    std::num::NonZeroU32::new(u32::try_from(place).expect("fewer than 2^32 entries"))
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tables::Program;
 use super::wait::Wait;
+use crate::base::prefetch::prefetch;
 use crate::base::units::Clock;
 use crate::base::{Bytes, OpId, Rank, Ticks};
 
@@ -151,6 +152,12 @@ impl Trace {
     #[must_use]
     pub fn end(&self) -> Ticks {
         self.ops.iter().map(|fate| fate.times.end).max().unwrap_or_default()
+    }
+
+    /// Gets the record of `op` closer, if it will soon be written.
+    #[inline]
+    pub fn prefetch(&self, op: OpId) {
+        prefetch(self.ops.get(op.index()));
     }
 
     /// Records that `op` waits.

@@ -219,7 +219,7 @@ pub const TABLE: &[Binding] = &[
         .run(),
     bind(Command::ListBreaks, &["B"], "breaks", "list the breakpoints").run(),
     bind(Command::Down, &["j", "Down"], "down", "cursor down")
-        .pair(Command::Up, "cursor down / up")
+        .pair(Command::Up, "cursor, choice down / up")
         .hint("move")
         .moves_anywhere(),
     bind(Command::Up, &["k", "Up"], "up", "cursor up").moves_anywhere(),
@@ -268,7 +268,7 @@ pub const TABLE: &[Binding] = &[
         .hint("page")
         .page(),
     bind(Command::PreviousPage, &["["], "page-back", "previous page of the lesson").page(),
-    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try a value, show an answer") },
+    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try, answer; go to the choice") },
     bind(Command::NextPane, &["Tab"], "pane", "next pane").pair(Command::PreviousPane, "next / previous pane").page(),
     bind(Command::PreviousPane, &["S-Tab"], "pane-back", "previous pane").page(),
     bind(Command::Maximise, &["z"], "maximise", "one pane alone / all panes").hint("max").page(),

@@ -13,7 +13,7 @@ use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
 use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
-use crate::observe::{Lanes, Ledger, Metrics, Report};
+use crate::observe::{Lanes, Ledger, Metrics, Observed, Report};
 use crate::program::{OpKind, Program};
 
 use super::alerts::{Alert, alerts};
@@ -89,6 +89,8 @@ pub struct PanelView<'a> {
     pub cursor: Ticks,
     /// Lines scrolled away from the top of the panel.
     pub scroll: usize,
+    /// The chosen row of the panel's table, unless its rows are ranks; it may lie behind the last one.
+    pub chosen: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
     /// Events at which a continued run stops.
@@ -218,6 +220,12 @@ impl RunData {
     #[must_use]
     pub fn run(&self) -> Run<'_> {
         self.record.run()
+    }
+
+    /// The run with all that was learnt from it.
+    #[must_use]
+    pub fn observed(&self) -> Observed<'_> {
+        Observed::known(self.run(), &self.lanes, &self.ledger, &self.metrics)
     }
 
     /// `run`, which is [`Self::run`], behind `event` events.

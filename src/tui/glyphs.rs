@@ -53,6 +53,15 @@ impl Tier {
         self.pick(kind.glyph(), block)
     }
 
+    /// What stands in place of what was cut off.
+    #[must_use]
+    pub fn dots(self) -> &'static str {
+        match self {
+            Self::Ascii => "...",
+            Self::Blocks => "\u{2026}",
+        }
+    }
+
     /// Several kinds in one cell, none of which prevails.
     #[must_use]
     pub fn mixed(self) -> char {

@@ -72,7 +72,7 @@ pub struct Layout {
     pub panes: Vec<Placed>,
     /// Where in the run, and the scrubber: one or two lines.
     pub transport: Rect,
-    /// The message line; without height on small screens, where the keys' line gives way to a message.
+    /// The message line; without height on the smallest screens, where a message takes the scrubber's place.
     pub message: Rect,
     /// The keys' line.
     pub keys: Rect,
@@ -89,7 +89,7 @@ impl Layout {
         let title = rest.top(1);
         let tabs = rest.top(u16::from(in_run && class >= Class::Small));
         let keys = rest.bottom(1);
-        let message = rest.bottom(u16::from(large));
+        let message = rest.bottom(u16::from(class >= Class::Small || !in_run));
         let transport = rest.bottom(if in_run { 1 + u16::from(large) } else { 0 });
         let panes = panes(model, class, rest.0);
         Self { class, title, tabs, panes, transport, message, keys }
@@ -196,9 +196,10 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
         return vec![ruled(shown, above), ruled(Pane::Text, rest.0)];
     }
     let data = &model.run.data;
-    let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height / 2));
+    let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height.div_ceil(2)));
     let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
-    let held = if data.in_flight.iter().all(InFlight::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height / 2) };
+    let held =
+        if data.in_flight.iter().all(InFlight::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height.div_ceil(2)) };
     let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
 }

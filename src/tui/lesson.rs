@@ -1,5 +1,7 @@
 //! A lesson's page as lines of styled words in any width, and what the Enter key does on it, one thing after the other.
 
+use std::ops::Range;
+
 use crate::teach::page::{Item, plain};
 use crate::teach::{Block, Page, Style, Text};
 
@@ -30,8 +32,8 @@ pub struct Laid {
     pub lines: Vec<Line>,
     /// Lines down to the end of what was done last, or of what is to be done if nothing was.
     pub reached: usize,
-    /// Lines down to the end of the block whose turn it is; 0 if everything is done.
-    pub next: usize,
+    /// The lines of the block whose turn it is; none if everything is done.
+    pub next: Range<usize>,
 }
 
 /// What Enter does on a page.
@@ -71,13 +73,14 @@ pub fn lay(page: &Page, width: u16, done: usize) -> Laid {
         if !laid.lines.is_empty() {
             laid.lines.push(Line::new());
         }
+        let first = laid.lines.len();
         let actions = of_block(block);
         let taken = done.saturating_sub(before).min(actions.len());
         laid.lines.extend(lines(block, width, taken > 0));
         if let Some(next) = actions.get(taken).filter(|_| done == before + taken) {
             let hint: Vec<Word> = hint(next).split(' ').map(|text| word(text, Role::Quiet)).collect();
             laid.lines.extend(wrapped(&hint, width, INDENT, INDENT));
-            laid.next = laid.lines.len();
+            laid.next = first..laid.lines.len();
         }
         if taken > 0 || (done == 0 && before == 0 && !actions.is_empty()) {
             laid.reached = laid.lines.len();

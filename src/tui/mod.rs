@@ -58,6 +58,11 @@ pub enum OpenError {
     /// Standard input or output is no terminal.
     #[error("the lab needs a terminal; without one: `ranklab run`, `ranklab export`")]
     NoTerminal,
+    /// The terminal only takes lines, or does not say what it is.
+    #[error(
+        "{0}, and the lab draws whole screens; without one: `ranklab list`, `ranklab run LESSON`, `ranklab export LESSON -f text -o -`"
+    )]
+    NoScreen(&'static str),
     /// The terminal cannot be claimed or written to.
     #[error("cannot draw on this terminal: {0}")]
     Terminal(#[from] io::Error),
@@ -75,7 +80,7 @@ impl Look {
 /// Opens the screen and stays until the learner leaves. Real values that would not fit `memory` are refused; `None`: it is not known.
 ///
 /// # Errors
-/// If there is no such lesson, no terminal, or the terminal fails.
+/// If there is no such lesson, no terminal that can show a screen, or the terminal fails.
 pub fn open(start: Start, look: Look, memory: Option<Bytes>) -> Result<Exit, OpenError> {
     let library = Library::open();
     let lesson = match start {
@@ -85,6 +90,9 @@ pub fn open(start: Start, look: Look, memory: Option<Bytes>) -> Result<Exit, Ope
     };
     if !run::is_terminal() {
         return Err(OpenError::NoTerminal);
+    }
+    if let Some(reason) = theme::Surroundings::read().no_screen() {
+        return Err(OpenError::NoScreen(reason));
     }
     let mut model = Model::new(run::terminal_size(), look.theme, look.tier, library);
     let first = lesson.map(|lesson: Arc<Lesson>| update::runs::open(&mut model, lesson));

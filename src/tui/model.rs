@@ -79,6 +79,8 @@ pub struct Model {
     pub focus: [usize; 8],
     /// Lines scrolled away from the top of the view's own panel, for each view.
     pub scroll: [usize; 8],
+    /// The chosen row of the view's own table, for each view; where its rows are ranks, the focus rank is the chosen one.
+    pub chosen: [usize; 8],
     /// One pane alone.
     pub maximised: bool,
     /// The lessons to choose from.
@@ -344,6 +346,7 @@ impl Model {
             view: View::Lessons,
             focus: [0; 8],
             scroll: [0; 8],
+            chosen: [0; 8],
             maximised: false,
             shelf: Shelf { library: Arc::new(library), selected: 0 },
             lesson: LessonModel::of(Arc::new(no_lesson())),

@@ -1,4 +1,4 @@
-//! Writes text and glyphs into a rectangle of the screen; whatever does not fit is cut off.
+//! Writes text and glyphs into a rectangle of the screen. A text that does not fit is cut off, and ends with dots that say so.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -57,8 +57,13 @@ impl<'a> Pen<'a> {
         if x >= self.area.width || y >= self.area.height {
             return x;
         }
-        let room = usize::from(self.area.width - x);
-        let (end, _) = self.buffer.set_stringn(self.area.x + x, self.area.y + y, text, room, style);
+        let room = self.area.width - x;
+        let (x, y) = (self.area.x + x, self.area.y + y);
+        let (end, _) = if width_of(text) <= room {
+            self.buffer.set_stringn(x, y, text, usize::from(room), style)
+        } else {
+            self.buffer.set_stringn(x, y, ended(text, room, self.tier), usize::from(room), style)
+        };
         end - self.area.x
     }
 
@@ -68,7 +73,7 @@ impl<'a> Pen<'a> {
         if width_of(text) <= width {
             return text.to_owned();
         }
-        let mark = if self.tier == Tier::Ascii { "..." } else { "\u{2026}" };
+        let mark = self.tier.dots();
         let fits = |end: &usize| width_of(&text[..*end]) + 1 + width_of(mark) <= width;
         let end = text.match_indices(' ').map(|(place, _)| place).take_while(fits).last().unwrap_or(0);
         format!("{} {mark}", &text[..end]).trim_start().to_owned()
@@ -140,14 +145,35 @@ impl<'a> Pen<'a> {
         if title.is_empty() || end <= x {
             return;
         }
+        let mut line = self.part(Rect::new(x, 0, end - x, 1));
+        let room = line.width().saturating_sub(2);
+        let title = if width_of(title) <= room { title.to_owned() } else { ended(title, room, line.tier) };
         let (name, rest) = title.split_at(title.find("  ").unwrap_or(title.len()));
         let role = if focus { Role::Strong } else { Role::Text };
-        let mut line = self.part(Rect::new(x, 0, end - x, 1));
         let x = line.say(0, 0, " ", role);
         let x = line.say(x, 0, name, role);
         let x = line.say(x, 0, rest, Role::Quiet);
         line.say(x, 0, " ", role);
     }
+}
+
+/// `text` without its end, and dots in place of that, so that it takes at most `room` columns and never less than the dots. Blanks at its end
+/// are no loss.
+fn ended(text: &str, room: u16, tier: Tier) -> String {
+    let text = text.trim_end();
+    if width_of(text) <= room {
+        return text.to_owned();
+    }
+    let dots = tier.dots();
+    format!("{}{dots}", beginning(text, room.saturating_sub(width_of(dots))))
+}
+
+/// As much of the beginning of `text` as takes at most `room` columns.
+#[must_use]
+pub fn beginning(text: &str, room: u16) -> &str {
+    let fits = |end: &usize| width_of(&text[..*end]) <= room;
+    let ends = text.char_indices().map(|(place, _)| place).chain([text.len()]);
+    &text[..ends.take_while(fits).last().unwrap_or(0)]
 }
 
 /// The columns that a text takes.
@@ -176,7 +202,23 @@ mod tests {
             inside.say(0, 0, "much too long for it", Role::Text);
             inside.say(0, 9, "below", Role::Text);
         });
-        assert_eq!(picture, ["+= Ranks  4 ===+", "|much too long |", "|              |", "+==============+"]);
+        assert_eq!(picture, ["+= Ranks  4 ===+", "|much too lo...|", "|              |", "+==============+"]);
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        let check = |text: &str, width, expected: &str| {
+            let picture = drawn(width, 1, |pen| _ = pen.say(0, 0, text, Role::Text));
+            assert_eq!(picture, [expected], "{text} in {width}");
+        };
+        check("exactly", 7, "exactly");
+        check("blanks   ", 6, "blanks");
+        check("too long", 7, "too ...");
+        check("long", 3, "...");
+        check("long", 2, "..");
+        check("long", 1, ".");
+        let title = drawn(16, 3, |pen| _ = pen.framed("Ring  all-gather 3 of 7", false));
+        assert_eq!(title[0], "+- Ring  a... -+", "a title never runs into its frame");
     }
 
     #[test]

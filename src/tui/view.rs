@@ -68,8 +68,8 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             selected::title(model)
         }
         Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits => {
-            inside.say(1, 0, "no run yet", Role::Quiet);
-            String::new()
+            inside.say(1, 0, timeline::no_run(model), Role::Quiet);
+            model.view.names().0.to_owned()
         }
     };
     let mut around = pen.part(placed.area);
@@ -94,13 +94,16 @@ fn run_panel(pane: Pane) -> Option<Draw> {
     })
 }
 
-fn panel_view(model: &Model, focused: bool) -> PanelView<'_> {
+/// What a panel shows of the model.
+#[must_use]
+pub fn panel_view(model: &Model, focused: bool) -> PanelView<'_> {
     PanelView {
         position: model.now,
         focus: model.focus_rank(),
         op: model.cursor_op(),
         cursor: Ticks(model.timeline.cursor.time),
         scroll: model.scroll[model.view as usize],
+        chosen: model.chosen[model.view as usize],
         focused,
         breaks: &model.breaks,
         values: model.values.as_deref(),

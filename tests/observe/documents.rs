@@ -4,7 +4,7 @@ use super::scenes::{self, Scene, pipeline};
 use ranklab::base::settings::AllReduce;
 use ranklab::observe::export::{Format, export, json};
 use ranklab::observe::report::{FirstDifference, Given, JSON_SCHEMA, Verdict};
-use ranklab::observe::{Ledger, Metrics, Report, Run, VerdictKind};
+use ranklab::observe::{Ledger, Metrics, Observed, Report, Run, VerdictKind};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -105,7 +105,8 @@ fn collectives_are_those_of_the_first_step() {
 fn perfetto_traces_are_well_formed() {
     for (name, session) in scenes::all() {
         let run = Run::new(session.program(), session.trace());
-        let document: Value = serde_json::from_str(&export(&run, given(Verdict::default()), Format::Perfetto)).expect("JSON");
+        let document: Value =
+            serde_json::from_str(&export(&Observed::new(run), given(Verdict::default()), Format::Perfetto)).expect("JSON");
         let mut flows: BTreeMap<u64, Vec<(&str, f64)>> = BTreeMap::new();
         let mut tracks: BTreeMap<(u64, u64), f64> = BTreeMap::new();
         for event in document["traceEvents"].as_array().expect("events") {
@@ -132,10 +133,25 @@ fn perfetto_traces_are_well_formed() {
 }
 
 #[test]
+fn what_was_learnt_before_is_not_learnt_again_and_tells_the_same() {
+    for (name, session) in scenes::all() {
+        let fresh = Observed::new(Run::new(session.program(), session.trace()));
+        let (lanes, ledger, metrics) = (fresh.lanes(), fresh.ledger(), fresh.metrics());
+        assert!(std::ptr::eq(lanes, fresh.lanes()) && std::ptr::eq(ledger, fresh.ledger()), "{name}: made once");
+        let known = Observed::known(Run::new(session.program(), session.trace()), lanes, ledger, metrics);
+        assert!(std::ptr::eq(lanes, known.lanes()) && std::ptr::eq(metrics, known.metrics()), "{name}: not made again");
+        for (format, format_name) in Format::ALL {
+            let text = |observed: &Observed| export(observed, given(Verdict::default()), format);
+            assert!(text(&fresh) == text(&known), "{name} as {format_name}");
+        }
+    }
+}
+
+#[test]
 fn csv_has_a_row_for_every_op_that_ran() {
     for (name, session) in scenes::all() {
-        let run = Run::new(session.program(), session.trace());
-        let table = export(&run, given(Verdict::default()), Format::Csv);
+        let observed = Observed::new(Run::new(session.program(), session.trace()));
+        let (run, table) = (&observed.run, export(&observed, given(Verdict::default()), Format::Csv));
         let ran = run.program.all().filter(|&op| run.times(op).is_some()).count();
         assert_eq!(table.lines().count(), ran + 1, "{name}");
         let columns = table.lines().next().expect("a head").split(',').count();

@@ -5,13 +5,13 @@ use ranklab::base::settings::{AllReduce, PointToPoint};
 use ranklab::engine::session::Session;
 use ranklab::observe::export::{Format, export, text};
 use ranklab::observe::report::{Given, Verdict};
-use ranklab::observe::{Lanes, Run, VerdictKind};
+use ranklab::observe::{Lanes, Observed, Run, VerdictKind};
 
 fn exported(session: &Session, format: Format) -> String {
     let verdict = Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(2.5e-7), first_difference: None };
     let given =
         Given { title: "1F1B & friends".to_owned(), costs: "unit".to_owned(), algorithm: None, loss: vec![5.5451, 5.3], verdict };
-    export(&Run::new(session.program(), session.trace()), given, format)
+    export(&Observed::new(Run::new(session.program(), session.trace())), given, format)
 }
 
 fn picture(session: &Session, width: usize) -> String {

@@ -90,11 +90,34 @@ fn a_panic_gives_the_terminal_back_and_is_read_on_it() {
 
 #[test]
 fn a_signal_to_end_gives_the_terminal_back() {
-    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129), (libc::SIGINT, 130)] {
+    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130)] {
         let mut terminal = in_a_lesson((80, 24), COLOUR);
         terminal.signal(signal);
         assert_eq!(terminal.wait_for_exit().exit_code(), code);
         assert_restored(&terminal);
+    }
+}
+
+#[test]
+fn a_hangup_and_a_quit_give_the_terminal_back_and_kill() {
+    for (signal, name) in [(libc::SIGHUP, "Hangup"), (libc::SIGQUIT, "Quit")] {
+        let mut terminal = in_a_lesson((80, 24), COLOUR);
+        terminal.signal(signal);
+        assert_eq!(terminal.wait_for_exit().signal(), Some(name), "died by the signal, as whoever sent it expects");
+        assert_restored(&terminal);
+    }
+}
+
+#[test]
+fn a_terminal_of_lines_is_left_alone_and_told_what_to_do() {
+    for (environment, reason) in [(&[("TERM", "dumb")] as &[(&str, &str)], "TERM=dumb"), (&[], "TERM is not set")] {
+        for arguments in [&[] as &[&str], &["learn", "11"]] {
+            let mut terminal = Terminal::start((120, 36), environment, arguments);
+            assert_eq!(terminal.wait_for_exit().exit_code(), 2);
+            let shown = terminal.emulator.screen().contents();
+            assert!(shown.contains(reason) && shown.contains("ranklab run"), "{shown}");
+            assert!(!terminal.bytes.contains(&0x1b), "no byte steers the terminal");
+        }
     }
 }
 

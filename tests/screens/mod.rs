@@ -1,6 +1,7 @@
 //! The screen without a terminal: keys in, pictures out. Runs are real; the worker answers at once.
 
 mod asking;
+mod choosing;
 mod fuzz;
 mod pictures;
 mod stepping;

@@ -8,8 +8,8 @@ pub mod svg;
 mod svg_style;
 pub mod text;
 
+use super::Observed;
 use super::report::{Given, Report};
-use super::{Lanes, Ledger, Metrics, Run};
 
 /// A form that a run can be exported in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +47,18 @@ impl Format {
 /// Columns of the text picture in an export.
 const TEXT_WIDTH: usize = 120;
 
-/// `run` in the form `format`.
+/// A run in the form `format`; of it no more is learnt than that form needs.
 #[must_use]
-pub fn export(run: &Run, given: Given, format: Format) -> String {
-    let ledger = Ledger::new(run);
+pub fn export(observed: &Observed, given: Given, format: Format) -> String {
+    let run = &observed.run;
     match format {
         Format::Text => {
-            let summary = summary::summary(run, &Metrics::new(run, &ledger), &given);
-            format!("{}\n{summary}", text::picture(run, &Lanes::new(run), TEXT_WIDTH))
+            let summary = summary::summary(run, observed.metrics(), &given);
+            format!("{}\n{summary}", text::picture(run, observed.lanes(), TEXT_WIDTH))
         }
-        Format::Json => json(&Report::new(run, &Metrics::new(run, &ledger), given)),
-        Format::Perfetto => perfetto::trace(run, &Lanes::new(run), &ledger, &given),
-        Format::Svg => svg::figure(run, &Lanes::new(run), &Metrics::new(run, &ledger), &given),
+        Format::Json => json(&Report::new(run, observed.metrics(), given)),
+        Format::Perfetto => perfetto::trace(run, observed.lanes(), observed.ledger(), &given),
+        Format::Svg => svg::figure(run, observed.lanes(), observed.metrics(), &given),
         Format::Csv => csv::table(run),
     }
 }

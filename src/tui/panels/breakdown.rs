@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::memory::USES;
-use super::parts::{Line, left, op_text, paragraph, percent, ratio, right, table};
+use super::parts::{Line, left, paragraph, percent, ratio, right, table};
 use crate::base::{Bytes, OpId, Rank};
 use crate::observe::held::Life;
+use crate::program::head::head;
 use crate::program::trace::Outcome;
 use crate::program::{Name, Role as Use};
 use crate::tui::data::{PanelView, RunData};
@@ -39,7 +40,7 @@ fn line(role: Role, name: &str, (now, peak): (Bytes, Bytes), total: Bytes) -> Li
 fn sentences(data: &RunData, rank: Rank, event: usize) -> Vec<(String, Role)> {
     let mut sentences = Vec::new();
     let program = data.program();
-    let text = |op: OpId| op_text(program, op, 60);
+    let text = |op: OpId| head(program, op).to_string();
     if let Outcome::OutOfMemory { rank: full, op, needed, limit } = &data.record.trace.outcome
         && *full == rank
     {

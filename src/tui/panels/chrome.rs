@@ -1,11 +1,14 @@
 //! The lines around the panes: title, tabs, transport, scrubber, message, keys.
 
+use ratatui::layout::Rect;
+
 use super::facts;
 use crate::base::units::Ticks;
 use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
+use crate::tui::lesson::{Action, actions};
 use crate::tui::model::{Model, Pane, View};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
@@ -63,7 +66,8 @@ fn hint_line<const N: usize>(commands: [Command; N]) -> String {
     commands.map(hint).join("  ")
 }
 
-/// Where in the run: state, event, time; then the scrubber, on a line of its own where there is room.
+/// Where in the run: state, event, time; then the scrubber, on a line of its own where there is room. Where messages have no line of their
+/// own, one takes the scrubber's place.
 pub fn transport(model: &Model, pen: &mut Pen<'_>) {
     let data = &model.run.data;
     let (sign, state) = state(model);
@@ -78,11 +82,15 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
         if width > 1 {
             pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
         }
-        let mut line = pen.part(ratatui::layout::Rect::new(0, 1, pen.width(), 1));
+        let mut line = pen.part(Rect::new(0, 1, pen.width(), 1));
         scrubber(model, 1, &mut line);
     } else {
         let x = pen.say(x, 0, &format!(" ev {events} t={time}"), Role::Text);
-        scrubber(model, x + 2, pen);
+        if Layout::of(model).message.height > 0 || model.message.is_empty() {
+            scrubber(model, x + 2, pen);
+        } else {
+            message(model, &mut pen.part(Rect::new(x + 1, 0, pen.width().saturating_sub(x + 1), 1)));
+        }
     }
 }
 
@@ -147,15 +155,21 @@ fn share(part: u64, whole: u64, columns: u16) -> u16 {
 /// The message to the learner; while there is none, how the run ended.
 pub fn message(model: &Model, pen: &mut Pen<'_>) {
     let ending = model.message.is_empty() && model.run.data.ranks() > 0 && model.view != View::Lessons;
-    let text = if ending { facts::sentence(&model.run.data) } else { model.message.clone() };
-    pen.say(1, 0, &pen.cut(&text, pen.width().saturating_sub(2)), if ending { Role::Quiet } else { Role::Text });
+    let room = pen.width().saturating_sub(2);
+    if ending {
+        // What does not fit goes whole: half a number is none.
+        let mut parts = facts::ending(&model.run.data);
+        while parts.len() > 1 && width_of(&parts.join(", ")) > room {
+            parts.pop();
+        }
+        pen.say(1, 0, &pen.cut(&parts.join(", "), room), Role::Quiet);
+    } else {
+        pen.say(1, 0, &pen.cut(&model.message, room), Role::Text);
+    }
 }
 
-/// The keys that fit, those of the focused pane first; on a screen without a message line a message takes their place.
+/// The keys that fit, those of the focused pane first.
 pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
-    if layout.message.height == 0 && !model.message.is_empty() {
-        return message(model, pen);
-    }
     let [help, [back, mut out]] = [Command::Help, Command::Back].map(|command| item(commands::binding(command)));
     if model.view == View::Lessons {
         "quit".clone_into(&mut out);
@@ -164,9 +178,12 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
-    for &command in footer(model.view, pane) {
+    // Enter has nothing to do on a page of which all is done, and where there is no page.
+    let idle = model.lesson.page().is_none() || (model.lesson.taken() > 0 && next_action(model).is_none());
+    let idle = model.view == View::Lesson && idle;
+    for &command in footer(model.view, pane).iter().filter(|&&command| !(idle && command == Command::Open)) {
         let [key, mut word] = item(commands::binding(command));
-        if let Some(other) = word_in_lesson(model.view, pane, command) {
+        if let Some(other) = word_here(model, pane, command) {
             other.clone_into(&mut word);
         }
         if x + width_of(&key) + 1 + width_of(&word) + 2 + reserved > pen.width() {
@@ -179,13 +196,30 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     }
 }
 
-/// What a key is for in the lesson beside its picture, where that is less than everything it does.
-fn word_in_lesson(view: View, pane: Option<Pane>, command: Command) -> Option<&'static str> {
+/// What a key is for in this view and pane, where that is less than everything it does.
+fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'static str> {
+    let view = model.view;
     match command {
-        Command::Open if view == View::Lesson => Some("answer"),
+        Command::Open if view == View::Lesson => Some(match next_action(model) {
+            Some(Action::Set { .. }) => "try",
+            Some(Action::Answer) => "answer",
+            None => "go on",
+        }),
+        Command::Open if view != View::Lessons => Some("go to it"),
+        Command::Down => match pane {
+            Some(Pane::Debugger | Pane::Memory | Pane::Waits) => Some("rank"),
+            Some(Pane::Links) => Some("link"),
+            Some(Pane::Metrics) => Some("gap"),
+            _ => None,
+        },
         Command::NextPane if view == View::Lesson && pane != Some(Pane::Text) => Some("text"),
         _ => None,
     }
+}
+
+/// What Enter does on the page of the lesson.
+fn next_action(model: &Model) -> Option<Action<'_>> {
+    actions(model.lesson.page()?).nth(model.lesson.taken())
 }
 
 fn key_and_word(pen: &mut Pen<'_>, x: u16, key: &str, word: &str) -> u16 {
@@ -222,16 +256,30 @@ fn footer(view: View, pane: Option<Pane>) -> &'static [Command] {
             Command::Continue,
             Command::Copy,
         ],
-        _ => &[
+        (View::Timeline, _) => &[
             Command::Play,
             Command::NextOp,
             Command::NextEvent,
             Command::Continue,
             Command::Break,
             Command::ZoomIn,
+            Command::Open,
             Command::NextInLane,
             Command::Knobs,
             Command::NextPage,
+            Command::Maximise,
+            Command::Export,
+        ],
+        _ => &[
+            Command::Down,
+            Command::Open,
+            Command::NextOp,
+            Command::NextEvent,
+            Command::Continue,
+            Command::Play,
+            Command::Knobs,
+            Command::NextPage,
+            Command::Break,
             Command::Maximise,
             Command::Export,
         ],

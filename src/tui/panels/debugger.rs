@@ -2,11 +2,12 @@
 
 use ratatui::layout::Rect;
 
-use super::parts::{Cut, Line, left, op_text, pane, paragraph, right, table};
+use super::parts::{Cut, Line, choice, first_row, left, mark, op_text, ops, pane, paragraph, right, table};
 use super::values;
 use crate::base::{OpId, Rank};
 use crate::observe::state::{At, Doing, State};
 use crate::program::Wait;
+use crate::program::head::head;
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
@@ -22,7 +23,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let run = data.run();
     let at = data.progress.at(&run, view.position.event);
     let mut rest = Cut::of(pen);
-    let lower = if rest.0.height < 14 { 0 } else { rest.0.height * 2 / 5 };
+    let lower = if rest.0.height < 14 { 0 } else { (rest.0.height * 2).div_ceil(5) };
     let below = Cut(rest.bottom(lower));
     programs(&at, view, rest, pen);
     if lower > 0 {
@@ -94,27 +95,28 @@ pub fn program(at: &At, view: &PanelView<'_>, rank: Rank, pen: &mut Pen<'_>) {
     }
 }
 
-/// One op: breakpoint, counter, number, head, and what it does now. `head`: whether a head is where the rank stands.
-fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), head: Option<bool>, y: u16, pen: &mut Pen<'_>) {
+/// One op: breakpoint, counter, number, head, and what it does now. `stands`: of a stream's head, whether the rank stands at it.
+fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), stands: Option<bool>, y: u16, pen: &mut Pen<'_>) {
     let stops = at.run.trace.event_of(op).is_some_and(|event| view.breaks.contains(&event));
     if stops {
         pen.say(0, y, "*", Role::Mark);
     }
-    let role = match (head, at.state(op)) {
+    let role = match (stands, at.state(op)) {
         (Some(true), _) => Role::Strong,
         (_, State::Done) | (Some(false), State::Waiting) => Role::Quiet,
         _ => Role::Text,
     };
-    if head.is_some() {
+    if stands.is_some() {
         pen.say(1, y, ">", role);
     }
     let x = pen.say(2, y, &format!("{place:>3}"), Role::Quiet) + 1;
-    let doing = head.map_or("", |_| word(at, op));
+    let doing = stands.map_or("", |_| word(at, op));
     // A state is never cut, and rather shortened than an op.
     let whole = pen.width().saturating_sub(x);
-    let doing = if width_of(&op_text(at.run.program, op, whole)) + width_of(doing) < whole { doing } else { short(doing) };
+    let long = width_of(&op_text(at.run.program, op, whole, pen.tier)) + width_of(doing) >= whole;
+    let doing = if long { short(doing) } else { doing };
     let word_width = if doing.is_empty() { 0 } else { width_of(doing) + 1 };
-    let x = pen.say(x, y, &op_text(at.run.program, op, whole.saturating_sub(word_width)), role);
+    let x = pen.say(x, y, &op_text(at.run.program, op, whole.saturating_sub(word_width), pen.tier), role);
     let role = if doing.starts_with(short(BLOCKED)) { Role::Mark } else { role };
     pen.say(x + 1, y, doing, role);
 }
@@ -173,9 +175,9 @@ fn rank_table(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let all = at.run.program.ranks();
     let sentences = if pen.height() > 7 { 3 } else { 2 };
     let room = usize::from(pen.height().saturating_sub(sentences)).max(1);
-    let first = view.focus.index().saturating_sub(room / 2).min(all.saturating_sub(room));
-    let lines: Vec<Line> = (first..all).take(room).map(|rank| rank_line(at, view.focus, Rank::new(rank))).collect();
-    let heads = [left("rank"), right("op"), left("state"), right("since"), left("on")];
+    let first = first_row(view.focus.index(), all, room);
+    let lines: Vec<Line> = (first..all).take(room).map(|rank| rank_line(at, view, Rank::new(rank))).collect();
+    let heads = [left("rank"), right("op"), left("state"), ops("on"), right("since")];
     let y = table(pen, 0, &heads, &lines);
     let y = paragraph(pen, y, &blocked_sentence(at), Role::Text);
     if pen.height() > y {
@@ -183,11 +185,11 @@ fn rank_table(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     }
 }
 
-fn rank_line(at: &At, focus: Rank, rank: Rank) -> Line {
-    let mark = if rank == focus { ">" } else { " " };
-    let name = format!("{mark}{rank}");
+fn rank_line(at: &At, view: &PanelView<'_>, rank: Rank) -> Line {
+    let chosen = rank == view.focus;
+    let (name, role) = (format!("{}{rank}", mark(chosen)), choice(chosen, view.focused));
     let Some(stand) = at.stand(rank) else {
-        return Line { role: Role::Quiet, cells: vec![name, String::new(), "done".to_owned()] };
+        return Line { role: if chosen { role } else { Role::Quiet }, cells: vec![name, String::new(), "done".to_owned()] };
     };
     let place = at.place(stand.op);
     let (state, since) = match stand.doing {
@@ -197,9 +199,8 @@ fn rank_line(at: &At, focus: Rank, rank: Rank) -> Line {
         Doing::Blocked(_) => (BLOCKED, Some(at.posted(stand.op))),
     };
     let since = since.map_or_else(String::new, |since| at.run.trace.clock.show(since));
-    let role = if rank == focus { Role::Strong } else { Role::Text };
-    let on = op_text(at.run.program, stand.op, 24);
-    Line { role, cells: vec![name, place.to_string(), state.to_owned(), since, on] }
+    let on = head(at.run.program, stand.op).to_string();
+    Line { role, cells: vec![name, place.to_string(), state.to_owned(), on, since] }
 }
 
 /// `3 of 4 ranks blocked, no cycle`.
@@ -272,10 +273,10 @@ fn place_lines(data: &RunData, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>)
         y + 1
     };
     let room = pen.width().saturating_sub(11);
-    let mut y = fact(pen, 0, "#0 op", &op_text(at.run.program, stand.op, room), Role::Strong);
+    let mut y = fact(pen, 0, "#0 op", &op_text(at.run.program, stand.op, room, pen.tier), Role::Strong);
     let needs = at.heads(view.focus).into_iter().find(|&op| at.run.computes(op)).filter(|&op| op != stand.op);
     if let Some(op) = needs.filter(|_| wide) {
-        y = fact(pen, y, "   for", &op_text(at.run.program, op, room), Role::Text);
+        y = fact(pen, y, "   for", &op_text(at.run.program, op, room, pen.tier), Role::Text);
     }
     let op = needs.unwrap_or(stand.op);
     if wide {
@@ -283,7 +284,9 @@ fn place_lines(data: &RunData, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>)
         y = fact(pen, y, "#2 phase", phase(data, at, op), Role::Text);
         y = fact(pen, y, "#3 step", &at.run.program.op(op).origin.step.to_string(), Role::Text);
     } else {
-        y = fact(pen, y, "#1 in", &format!("{}, step {}", phase(data, at, op), at.run.program.op(op).origin.step), Role::Text);
+        // Its name alone: what it means stands on larger screens.
+        let phase = phase(data, at, op).split(':').next().unwrap_or_default();
+        y = fact(pen, y, "#1 in", &format!("{phase}, step {}", at.run.program.op(op).origin.step), Role::Text);
     }
     if stand.doing == Doing::Ready {
         return paragraph(pen, y, "nothing is missing: it starts now, with one of the next events", Role::Text);

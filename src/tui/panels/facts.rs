@@ -21,19 +21,27 @@ pub fn facts(data: &RunData) -> Vec<String> {
     facts
 }
 
-/// How the run ended, with its first numbers, the most important first.
+/// How the run ended, with its first numbers.
 #[must_use]
 pub fn sentence(data: &RunData) -> String {
+    ending(data).join(", ")
+}
+
+/// The parts of that sentence, the most important first.
+#[must_use]
+pub fn ending(data: &RunData) -> Vec<String> {
     let report = &data.report;
-    let mut parts = vec![ending(data)];
+    let mut parts = vec![verdict(data)];
     if data.record.trace.outcome == Outcome::Completed {
-        parts.push(format!("{} a step", data.clock().show(data.metrics.makespan)));
+        // A bare collective has no training steps.
+        let of = if data.program().setting.model.is_some() { " a step" } else { "" };
+        parts.push(format!("{}{of}", data.clock().show(data.metrics.makespan)));
         if let Some(ratio) = report.bubble.ratio {
             parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
         }
     }
     parts.extend(loss(report));
-    parts.join(", ")
+    parts
 }
 
 fn ranks(data: &RunData) -> String {
@@ -52,7 +60,7 @@ fn judgement(data: &RunData) -> String {
     }
 }
 
-fn ending(data: &RunData) -> String {
+fn verdict(data: &RunData) -> String {
     let verdict = &data.report.verdict;
     let drift = verdict.max_abs_diff.unwrap_or(0.0);
     match (&data.record.trace.outcome, verdict.kind) {
@@ -61,7 +69,10 @@ fn ending(data: &RunData) -> String {
                 let ranks: Vec<String> = cycle.iter().map(|(rank, _)| rank.to_string()).collect();
                 format!("deadlock: {} wait for each other", ranks.join(" and "))
             }
-            None => "deadlock: nothing can move".to_owned(),
+            None => match graph.edges.iter().find(|edge| edge.on_op.is_none()) {
+                Some(edge) => format!("deadlock: {} waits for {}, which never comes", edge.rank, edge.on_rank),
+                None => "deadlock: nothing can move".to_owned(),
+            },
         },
         (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
             format!("out of memory: {rank} would hold {needed} of {limit}")
@@ -72,7 +83,7 @@ fn ending(data: &RunData) -> String {
         }
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
-                format!("wrong: first at step {}, r{} `{}`, {}", first.step, first.rank, first.op, first.tensor)
+                format!("wrong: {} differs first, at r{} `{}` in step {}", first.tensor, first.rank, first.op, first.step)
             }
             None => "wrong numbers".to_owned(),
         },

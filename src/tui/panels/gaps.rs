@@ -1,6 +1,6 @@
 //! The table of the longest gaps: where, how long, because of what, and what changes it.
 
-use super::parts::{Head, Line, left, right, table};
+use super::parts::{Head, Line, choice, first_row, left, mark, right, table};
 use crate::base::OpId;
 use crate::observe::gaps::{Gap, GapKind};
 use crate::observe::kind::{label, message};
@@ -27,15 +27,17 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, room: u16, pen: &mut Pen<'_>) 
     }
     let run = data.run();
     let rows = usize::from(room.saturating_sub(1)).max(1);
-    let first = view.scroll.min(gaps.len().saturating_sub(rows));
-    let lines: Vec<Line> = gaps[first..].iter().take(rows).map(|gap| line(data, &run, view, gap)).collect();
+    let chosen = view.chosen.min(gaps.len() - 1);
+    let first = first_row(chosen, gaps.len(), rows);
+    let shown = gaps.iter().enumerate().skip(first).take(rows);
+    let lines: Vec<Line> = shown.map(|(place, gap)| line(data, &run, gap, choice(place == chosen, view.focused))).collect();
     table(pen, 0, &HEADS, &lines)
 }
 
-fn line(data: &RunData, run: &Run, view: &PanelView<'_>, gap: &Gap) -> Line {
+fn line(data: &RunData, run: &Run, gap: &Gap, role: Role) -> Line {
     let clock = data.clock();
     let cells = vec![
-        gap.rank.to_string(),
+        format!("{}{}", mark(role != Role::Text), gap.rank),
         clock.show(gap.start),
         clock.show(gap.end),
         clock.show(gap.end - gap.start),
@@ -43,7 +45,7 @@ fn line(data: &RunData, run: &Run, view: &PanelView<'_>, gap: &Gap) -> Line {
         because(run, gap),
         remedy(data, gap.kind).to_owned(),
     ];
-    Line { role: if gap.rank == view.focus { Role::Strong } else { Role::Text }, cells }
+    Line { role, cells }
 }
 
 /// `B0 needs dx2.0 from r1, it from r2, it from r3 (B0 ran)`.

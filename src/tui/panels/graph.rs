@@ -164,19 +164,29 @@ impl Part {
     }
 
     /// One row: `r0 --recv dx2.0--> r1 --recv dx4.0--> r2: runs F3`. Returns the line below.
+    ///
+    /// What does not fit goes on in the next line.
     pub fn draw_row(&self, at: &At, y: u16, pen: &mut Pen<'_>) -> u16 {
         let line = if self.cycle { "==" } else { "--" };
-        let mut x = 1;
+        let (mut x, mut y) = (1, y);
+        let mut place = |width: u16, x: u16, pen: &Pen<'_>| {
+            let fits = x + width < pen.width();
+            y += u16::from(!fits);
+            (if fits { x } else { 3 }, y)
+        };
         for edge in &self.edges {
-            x = pen.say(x, y, &edge.rank.to_string(), if self.cycle { Role::Strong } else { Role::Text });
+            let (rank, what) = (edge.rank.to_string(), message_head(at.run.program, edge.op));
+            let (start, y) = place(width_of(&rank) + width_of(&what) + 9, x, pen);
+            x = pen.say(start, y, &rank, if self.cycle { Role::Strong } else { Role::Text });
             x = pen.say(x, y, &format!(" {line}"), Role::Quiet);
-            x = pen.say(x + 1, y, &message_head(at.run.program, edge.op), Role::Text);
+            x = pen.say(x + 1, y, &what, Role::Text);
             x = pen.say(x + 1, y, &format!("{line}> "), Role::Quiet);
         }
         let end = match &self.root {
             Some((rank, doing)) => format!("{rank}: {doing}"),
             None => format!("{}: a circle", self.edges.first().map_or(Rank(0), |edge| edge.rank)),
         };
+        let (x, y) = place(width_of(&end), x, pen);
         pen.say(x, y, &end, Role::Text);
         y + 1
     }

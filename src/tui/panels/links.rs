@@ -1,7 +1,9 @@
 //! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
 use super::debugger::message_text;
-use super::parts::{Cut, Head, Line, left, op_text, pane, paragraph, percent, ratio, right, share_of, table};
+use super::parts::{
+    Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
+};
 use super::wires::{self, Wires};
 use crate::base::units::{Clock, short_number};
 use crate::base::{Bytes, Rank, Ticks};
@@ -12,7 +14,7 @@ use crate::observe::state::At;
 use crate::observe::traffic::CollectiveStats;
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::glyphs::Tier;
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// What is shown.
@@ -30,17 +32,14 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let run = data.run();
     let at = data.progress.at(&run, view.position.event);
     let subject = subject(data, &at, view.focus);
-    let ranks: Vec<Rank> = match &subject {
-        Subject::Collective(chunks) => chunks.ranks.clone(),
-        _ => (0..data.lanes.ranks.len()).map(Rank::new).collect(),
-    };
-    let wires = Wires::new(data, &at, &ranks, matches!(subject, Subject::Collective(_)));
+    let wires = wires_of(&subject, data, &at);
     let mut rest = Cut::of(pen);
     let (width, height) = (rest.0.width, rest.0.height);
     let wide = width >= 100;
     let mut above = Cut(rest.top(if height < 12 { height } else { height / 2 }));
     let picture = if wide { above.left(width * 61 / 100) } else { above.left(width) };
-    pane(pen, picture, &title(&subject, &at), view.focused, |inside| draw_subject(&subject, &wires, &at, inside));
+    let title = title(&subject, &at, picture.width.saturating_sub(6));
+    pane(pen, picture, &title, view.focused, |inside| draw_subject(&subject, &wires, &at, inside));
     if wide {
         side(&subject, &at, above.0, pen);
         let links = rest.left(width * 61 / 100);
@@ -51,6 +50,20 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         side(&subject, &at, matrix, pen);
         pane(pen, rest.0, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
     }
+}
+
+/// The wires that the table lists, one a row.
+#[must_use]
+pub fn wires(data: &RunData, at: &At, focus: Rank) -> Wires {
+    wires_of(&subject(data, at, focus), data, at)
+}
+
+fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
+    let ranks: Vec<Rank> = match subject {
+        Subject::Collective(chunks) => chunks.ranks.clone(),
+        _ => (0..data.lanes.ranks.len()).map(Rank::new).collect(),
+    };
+    Wires::new(data, at, &ranks, matches!(subject, Subject::Collective(_)))
 }
 
 /// The collective of the focus rank that moves data now; between collectives the pipeline, if there is one.
@@ -68,7 +81,8 @@ fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
     }
 }
 
-fn title(subject: &Subject<'_>, at: &At) -> String {
+/// The title, with the phase of a collective; in short words if `room` is small.
+fn title(subject: &Subject<'_>, at: &At, room: u16) -> String {
     match subject {
         Subject::Nothing => "Links".to_owned(),
         Subject::Pipeline => "Pipeline  messages between stages".to_owned(),
@@ -81,15 +95,11 @@ fn title(subject: &Subject<'_>, at: &At) -> String {
                 Shape::Tree(_) => ("Tree", "reduce", "broadcast"),
                 Shape::Other => ("Messages", "reduce", "broadcast"),
             };
-            format!(
-                "{shape}  {} {}: {first} step {} of {}, {second} {} of {}",
-                collective.kind.name(),
-                collective.label,
-                phase.reduce.0,
-                phase.reduce.1,
-                phase.gather.0,
-                phase.gather.1
-            )
+            let name = format!("{shape}  {} {}", collective.kind.name(), collective.label);
+            let ([done, of], [then, of_then]) = ([phase.reduce.0, phase.reduce.1], [phase.gather.0, phase.gather.1]);
+            let long = format!("{name}: {first} step {done} of {of}, {second} {then} of {of_then}");
+            let short = format!("{shape}  {first} {done}/{of}, {second} {then}/{of_then}");
+            if width_of(&long) <= room { long } else { short }
         }
     }
 }
@@ -119,7 +129,11 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
 fn side(subject: &Subject<'_>, at: &At, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
         Subject::Collective(chunks) => {
-            let title = if area.width >= 42 { "Chunks  how many ranks are summed in" } else { "Chunks  ranks summed in" };
+            let title = match area.width {
+                42.. => "Chunks  how many ranks are summed in",
+                30.. => "Chunks  ranks summed in",
+                _ => "Chunks",
+            };
             pane(pen, area, title, false, |inside| matrix(chunks, at, inside));
         }
         _ => pane(pen, area, "Messages", false, |inside| messages(at, inside)),
@@ -134,7 +148,7 @@ fn messages(at: &At, pen: &mut Pen<'_>) {
         pen.say(2, y, &message_text(at, flight.send), Role::Text);
         y += 1;
         if y >= pen.height() {
-            return;
+            return more_below(pen);
         }
     }
     if flights.is_empty() {
@@ -146,7 +160,8 @@ fn messages(at: &At, pen: &mut Pen<'_>) {
     let sends = heads.filter(|&op| wires::is_posted_message(at, op));
     for op in sends.take(usize::from(pen.height())) {
         y += 1;
-        pen.say(2, y, &op_text(at.run.program, op, 40), Role::Text);
+        let text = op_text(at.run.program, op, pen.width().saturating_sub(3), pen.tier);
+        pen.say(2, y, &text, Role::Text);
     }
 }
 
@@ -193,24 +208,29 @@ fn column(chunk: usize) -> u16 {
 const LINKS: [Head; 8] =
     [left("link"), left("now"), left("busy so far"), right("bytes"), right("of"), right("alpha"), right("GB/s"), left("note")];
 
+/// Below this width the table of links says how busy they are in numbers alone.
+const NARROW: u16 = 36;
+
 fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen: &mut Pen<'_>) {
     let room = usize::from(pen.height().saturating_sub(2)).max(1);
-    let first = view.scroll.min(wires.all.len().saturating_sub(room));
+    let chosen = view.chosen.min(wires.all.len().saturating_sub(1));
+    let first = first_row(chosen, wires.all.len(), room);
     let elapsed = at.time();
-    let lines = wires.all[first..].iter().take(room).map(|wire| {
+    let lines = wires.all.iter().enumerate().skip(first).take(room).map(|(place, wire)| {
+        let role = choice(place == chosen, view.focused);
         let share = ratio(wire.carried.busy.0, elapsed.0);
         let link = data.prepared.asked.link(wire.from, wire.to).map(|(_, link)| link);
         let cells = vec![
-            format!("{}->{}", wire.from, wire.to),
+            format!("{}{}->{}", mark(place == chosen), wire.from, wire.to),
             wire.now.clone(),
-            format!("{} {:>4}", bar(pen, share), percent(share)),
+            if pen.width() < NARROW { percent(share) } else { format!("{} {:>4}", bar(pen, share), percent(share)) },
             wire.carried.bytes.to_string(),
             wire.total.0.to_string(),
             link.map_or_else(|| "free".to_owned(), |link| at.run.trace.clock.show(link.alpha)),
             link.map_or_else(String::new, |link| short_number(link.bytes_per_second / 1e9)),
             if wire.slow { "slowest".to_owned() } else { String::new() },
         ];
-        Line { role: if wire.slow { Role::Strong } else { Role::Text }, cells }
+        Line { role: if wire.slow && role == Role::Text { Role::Strong } else { role }, cells }
     });
     let lines: Vec<Line> = lines.collect();
     let y = table(pen, 0, &LINKS, &lines);

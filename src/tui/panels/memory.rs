@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::breakdown;
-use super::parts::{Cut, pane};
+use super::parts::{Cut, first_row, mark, pane};
 use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::Kind;
@@ -106,7 +106,7 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
     let all = data.lanes.ranks.len();
     let lines = pen.height().saturating_sub(1).max(1);
     let room = usize::from(lines.div_ceil(apart));
-    let first = view.focus.index().saturating_sub(room / 2).min(all.saturating_sub(room));
+    let first = first_row(view.focus.index(), all, room);
     let texts: Vec<(Rank, String)> =
         (first..all).take(room).map(Rank::new).map(|rank| (rank, bar_text(data, view, rank))).collect();
     let text_width = texts.iter().map(|(_, text)| width_of(text)).max().unwrap_or(0);
@@ -115,13 +115,18 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
     for (y, (rank, text)) in (0..lines).step_by(usize::from(apart)).zip(texts) {
         let focus = rank == view.focus;
         let role = if focus { Role::Strong } else { Role::Text };
-        pen.say(1, y, &format!("{}{rank}", if focus { ">" } else { " " }), role);
+        pen.say(1, y, &format!("{}{rank}", mark(focus)), role);
         let bar = Rect::new(label, y, width, 1);
         let sample = data.ledger.rank(rank).after(view.position.event);
         stacked(sample, scale, bar, pen);
         pen.put(label.saturating_sub(1), y, pen.tier.bar(), pen.theme.style(Role::Frame));
         pen.put(label + width, y, pen.tier.bar(), pen.theme.style(Role::Frame));
         pen.say(label + width + 2, y, &text, role);
+        if focus && view.focused {
+            let style = pen.theme.style(Role::Selected);
+            pen.restyle(0, y, label.saturating_sub(1), style);
+            pen.restyle(label + width + 1, y, pen.width(), style);
+        }
     }
     legend(data, pen.height().saturating_sub(1), pen);
 }

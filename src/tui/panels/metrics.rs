@@ -3,7 +3,7 @@
 use super::facts;
 use super::gaps;
 use super::links::show_unit;
-use super::parts::{Cut, Head, Line, cells, left, pane, paragraph, percent, ratio, right, table};
+use super::parts::{Cut, Head, Line, cells, first_row, left, mark, pane, paragraph, percent, ratio, right, table};
 use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::VerdictKind;
@@ -12,7 +12,7 @@ use crate::observe::kind::Kind;
 use crate::observe::metrics::RankMetrics;
 use crate::program::trace::Outcome;
 use crate::tui::data::{PanelView, RunData};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// Draws it; of `view` only the focus and the scrolled lines matter.
@@ -27,7 +27,12 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let wanted = if wide { ranks.saturating_mul(2).saturating_add(6).max(14) } else { ranks.saturating_add(4) };
     let mut above = Cut(rest.top(if height < 10 { height } else { wanted.min(height / 2) }));
     let bars = if wide { above.left(width * 60 / 100) } else { above.left(width) };
-    let title = format!("Where each rank spends the first step  modelled, {}", data.clock().show(data.metrics.makespan));
+    let time = data.clock().show(data.metrics.makespan);
+    let title = if bars.width < 64 {
+        format!("The first step  modelled, {time}")
+    } else {
+        format!("Where each rank spends the first step  modelled, {time}")
+    };
     pane(pen, bars, &title, view.focused, |inside| shares(data, view, inside));
     if wide {
         pane(pen, above.0, "Headline numbers", false, |inside| {
@@ -47,12 +52,12 @@ fn shares(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let lines = pen.height().saturating_sub(2);
     let apart = if u16::try_from(all).is_ok_and(|all| all.saturating_mul(2) <= lines + 1) { 2 } else { 1 };
     let room = usize::from(lines.div_ceil(apart));
-    let first = view.focus.index().saturating_sub(room / 2).min(all.saturating_sub(room));
+    let first = first_row(view.focus.index(), all, room);
     let bar = (7, pen.width().saturating_sub(7 + 32));
     scale(bar, pen);
     for (y, rank) in (1..=lines).step_by(usize::from(apart)).zip((first..all).map(Rank::new)) {
         let role = if rank == view.focus { Role::Strong } else { Role::Text };
-        pen.say(1, y, &format!("{}{rank}", if rank == view.focus { ">" } else { " " }), role);
+        pen.say(1, y, &format!("{}{rank}", mark(rank == view.focus)), role);
         share(data, rank, y, bar, pen);
         let metrics = &data.metrics.ranks[rank.index()];
         let part = |ticks: Ticks| percent(ratio(ticks.0, data.metrics.makespan.0));
@@ -98,12 +103,14 @@ fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
     let mut kinds: Vec<Kind> = data.prepared.busy.iter().flatten().map(|&(kind, _)| kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
+    let (exposed, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
+    let idle = [format!("{exposed} exposed"), format!("{bubble} bubble"), "blank ramp".to_owned()];
     let mut x = 1;
-    for kind in kinds {
-        x = pen.say(x, y, &format!("{} {}  ", kind.letter(), kind.name()), Role::Quiet);
+    for entry in kinds.into_iter().map(|kind| format!("{} {}", kind.letter(), kind.name())).chain(idle) {
+        if x + width_of(&entry) <= pen.width() {
+            x = pen.say(x, y, &entry, Role::Quiet) + 2;
+        }
     }
-    let (dots, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
-    pen.say(x, y, &format!("{dots} exposed  {bubble} bubble  blank ramp"), Role::Quiet);
 }
 
 const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("")];

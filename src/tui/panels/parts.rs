@@ -5,7 +5,8 @@ use ratatui::layout::Rect;
 use crate::base::OpId;
 use crate::program::Program;
 use crate::program::head::head;
-use crate::tui::pen::{Pen, width_of};
+use crate::tui::glyphs::Tier;
+use crate::tui::pen::{Pen, beginning, width_of};
 use crate::tui::theme::Role;
 
 /// A rectangle from whose sides pieces are cut off; a piece never exceeds what is left.
@@ -64,18 +65,25 @@ pub fn pane(pen: &mut Pen<'_>, area: Rect, title: &str, focus: bool, draw: impl 
 pub struct Head {
     title: &'static str,
     right: bool,
+    ops: bool,
 }
 
 /// A column of words.
 #[must_use]
 pub const fn left(title: &'static str) -> Head {
-    Head { title, right: false }
+    Head { title, right: false, ops: false }
 }
 
 /// A column of numbers.
 #[must_use]
 pub const fn right(title: &'static str) -> Head {
-    Head { title, right: true }
+    Head { title, right: true, ops: false }
+}
+
+/// A column of ops: those that do not fit are squeezed.
+#[must_use]
+pub const fn ops(title: &'static str) -> Head {
+    Head { title, right: false, ops: true }
 }
 
 /// A line of a table.
@@ -105,6 +113,28 @@ pub fn table(pen: &mut Pen<'_>, y: u16, heads: &[Head], lines: &[Line]) -> u16 {
     y
 }
 
+/// The first row to show of `all`, of which `room` fit, so that the row at `chosen` is among them, in the middle if it can be.
+#[must_use]
+pub fn first_row(chosen: usize, all: usize, room: usize) -> usize {
+    chosen.saturating_sub(room / 2).min(all.saturating_sub(room))
+}
+
+/// What stands before the name in a row: the mark of the chosen one.
+#[must_use]
+pub fn mark(chosen: bool) -> char {
+    if chosen { '>' } else { ' ' }
+}
+
+/// How the chosen row is drawn: reversed in the panel that has the focus, else strong.
+#[must_use]
+pub fn choice(chosen: bool, focused: bool) -> Role {
+    match (chosen, focused) {
+        (false, _) => Role::Text,
+        (true, false) => Role::Strong,
+        (true, true) => Role::Selected,
+    }
+}
+
 fn column_width(heads: &[Head], lines: &[Line], column: usize) -> u16 {
     let cells = lines.iter().filter_map(|line| line.cells.get(column));
     cells.map(|cell| width_of(cell)).chain([width_of(heads[column].title)]).max().unwrap_or(0)
@@ -126,7 +156,9 @@ fn row(pen: &mut Pen<'_>, y: u16, heads: &[Head], widths: &[u16], line: &Line) {
     let mut x = 1;
     for ((head, &width), cell) in heads.iter().zip(widths).zip(&line.cells) {
         let start = if head.right { x + width.saturating_sub(width_of(cell)) } else { x };
-        pen.say(start, y, cell, line.role);
+        let room = pen.width().saturating_sub(start);
+        let squeezed = head.ops.then(|| squeezed(cell, room, pen.tier));
+        pen.say(start, y, squeezed.as_deref().unwrap_or(cell), line.role);
         x = x.saturating_add(width + 2);
     }
     if line.role == Role::Selected {
@@ -153,14 +185,25 @@ pub fn wrapped(text: &str, width: u16, indent: usize) -> Vec<String> {
     lines
 }
 
-/// Writes a wrapped text from line `y` on; returns the line below.
+/// Writes a wrapped text from line `y` on; returns the line below. What lies below the last line leaves dots at its end.
 pub fn paragraph(pen: &mut Pen<'_>, y: u16, text: &str, role: Role) -> u16 {
     let mut y = y;
     for line in wrapped(text, pen.width().saturating_sub(2), 2) {
+        if y >= pen.height() {
+            more_below(pen);
+        }
         pen.say(1, y, &line, role);
         y += 1;
     }
     y
+}
+
+/// Says at the end of the last line that there is more below it.
+pub fn more_below(pen: &mut Pen<'_>) {
+    let dots = pen.tier.dots();
+    if let Some(last) = pen.height().checked_sub(1) {
+        pen.say_right(0, last, 0, dots, Role::Quiet);
+    }
 }
 
 /// `part` of `whole` in cells of `width`; something is never nothing.
@@ -206,17 +249,36 @@ const SHORT: [(&str, &str); 9] = [
     ("embedding", "emb"),
 ];
 
-/// The head of an op in at most `room` columns: with short words if it must be, else cut.
+/// What is shortened next, where short words are not enough.
+const SHORTER: [(&str, &str); 4] = [("blocks.", "b"), ("chunk", "c"), (" -> ", ">"), (" <- ", "<")];
+
+/// And at last: the arrow says who sends, and a pass has its letter.
+const SHORTEST: [(&str, &str); 6] =
+    [("send ", ""), ("recv+ ", "+"), ("recv ", ""), ("bwd-in ", "I "), ("bwd-w ", "W "), ("fwd ", "F ")];
+
+/// The head of an op, squeezed into `room` columns.
 #[must_use]
-pub fn op_text(program: &Program, op: OpId, room: u16) -> String {
-    let mut text = head(program, op).to_string();
-    if width_of(&text) > room {
-        text = SHORT.iter().fold(text, |text, (long, short)| text.replace(long, short));
+pub fn op_text(program: &Program, op: OpId, room: u16, tier: Tier) -> String {
+    squeezed(&head(program, op).to_string(), room, tier)
+}
+
+/// The head of an op in at most `room` columns: with short words if it must be, else without its middle. What it does stands at its
+/// beginning, with what and with whom at its end.
+#[must_use]
+pub fn squeezed(text: &str, room: u16, tier: Tier) -> String {
+    let mut text = text.to_owned();
+    for words in [SHORT.as_slice(), SHORTER.as_slice(), SHORTEST.as_slice()] {
+        if width_of(&text) > room {
+            text = words.iter().fold(text, |text, (long, short)| text.replace(long, short));
+        }
     }
-    if width_of(&text) > room {
-        text = text.replace("blocks.", "b");
+    let kept = room.saturating_sub(width_of(tier.dots()));
+    if width_of(&text) <= room || kept == 0 {
+        return text;
     }
-    text.chars().take(usize::from(room)).collect()
+    let front = beginning(&text, kept / 2);
+    let back = text.len() - usize::from(kept) + front.len();
+    format!("{front}{}{}", tier.dots(), text.get(back..).unwrap_or_default())
 }
 
 /// The head of a message or collective without its other end: `send x4.1`.
@@ -239,6 +301,24 @@ mod tests {
         check(&[4, 4, 20], 20, 2);
         check(&[4, 4, 20], 3, 1);
         check(&[], 3, 0);
+    }
+
+    #[test]
+    fn an_op_is_squeezed_to_what_tells_it_apart() {
+        let check =
+            |text: &str, room, expected: &str| assert_eq!(squeezed(text, room, Tier::Ascii), expected, "{text} in {room}");
+        check("send chunk0 -> r1", 17, "send chunk0 -> r1");
+        check("send chunk0 -> r1", 16, "send c0>r1");
+        check("recv-reduce chunk12 <- r1023", 20, "recv+ c12<r1023");
+        check("recv-reduce chunk12 <- r1023", 12, "+c12<r1023");
+        check("recv-reduce chunk12 <- r1023", 9, "+c1...023");
+        check("send x4.1 -> r1", 9, "x4.1>r1");
+        check("1B3 backward-weight blocks.12", 20, "1B3 bwd-w blocks.12");
+        check("1B3 backward-weight blocks.12", 16, "1B3 bwd-w b12");
+        check("1B3 backward-weight blocks.12", 11, "1B3 W b12");
+        check("1B3 backward-weight blocks.12", 8, "1B...b12");
+        check("long", 2, "long");
+        assert_eq!(squeezed("recv-reduce chunk12 <- r1023", 9, Tier::Blocks), "+c12\u{2026}1023");
     }
 
     #[test]

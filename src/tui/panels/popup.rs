@@ -2,8 +2,9 @@
 
 use ratatui::layout::Rect;
 
-use crate::program::head::head;
+use super::parts::op_text;
 use crate::tui::commands::{self, Command};
+use crate::tui::glyphs::Tier;
 use crate::tui::knobs::{Knob, knobs};
 use crate::tui::lesson::{plain_line, text_lines};
 use crate::tui::model::{EXPORTS, Model, Overlay, Prefix};
@@ -49,8 +50,19 @@ fn line(typed: &str, hint: &str, pen: &mut Pen<'_>) {
     let last = pen.height().saturating_sub(1);
     let mut line = pen.part(Rect::new(0, last, pen.width(), 1));
     line.clear();
-    let x = line.say(1, 0, typed, Role::Strong);
+    let x = line.say(1, 0, &end_of(typed, line.width().saturating_sub(2), line.tier), Role::Strong);
     line.say_right(x + 2, 0, 1, hint, Role::Quiet);
+}
+
+/// The end of what is typed, where the next character appears, in at most `room` columns.
+fn end_of(typed: &str, room: u16, tier: Tier) -> String {
+    if width_of(typed) <= room {
+        return typed.to_owned();
+    }
+    let room = room.saturating_sub(width_of(tier.dots()));
+    let fits = |place: &usize| width_of(&typed[*place..]) <= room;
+    let start = typed.char_indices().map(|(place, _)| place).find(fits).unwrap_or(typed.len());
+    format!("{}{}", tier.dots(), &typed[start..])
 }
 
 /// The second keys of a prefix, above the keys' line.
@@ -194,7 +206,9 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
     let data = &model.run.data;
     for (y, (place, &event)) in (0..inside.height()).zip(model.breaks.iter().enumerate()) {
         let op = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)).map(|event| event.op);
-        let op = op.map(|op| format!("{} {}", data.program().rank_of(op), head(data.program(), op)));
+        let room = inside.width().saturating_sub(33);
+        let text = |op| format!("{} {}", data.program().rank_of(op), op_text(data.program(), op, room, inside.tier));
+        let op = op.map(text);
         let time = data.clock().show(data.position(event).time);
         let text = [format!("event {event}"), format!("t={time}"), op.unwrap_or_default()];
         choice(&mut inside, y, place == selected, &[(2, &text[0]), (16, &text[1]), (28, &text[2])]);
@@ -206,5 +220,20 @@ fn export(selected: usize, pen: &mut Pen<'_>) {
     let mut inside = panel.framed("Export  Enter writes a new file here", true);
     for (y, (place, (format, what))) in (0..).zip(EXPORTS.iter().enumerate()) {
         choice(&mut inside, y, place == selected, &[(2, format.name()), (14, what)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_last_is_seen() {
+        let check =
+            |typed: &str, room, expected: &str| assert_eq!(end_of(typed, room, Tier::Ascii), expected, "{typed} in {room}");
+        check(":event 17_", 10, ":event 17_");
+        check(":event 17_", 9, "...nt 17_");
+        check(":\u{65e5}\u{672c}\u{8a9e}_", 7, "...\u{8a9e}_");
+        check(":event 17_", 2, "...");
     }
 }

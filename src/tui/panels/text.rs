@@ -92,11 +92,20 @@ pub fn scroll_to_done(model: &Model) -> usize {
     model.lesson.scroll.max(least).min(laid.lines.len().saturating_sub(height))
 }
 
-/// The scroll at which what Enter would do next is seen to its end, no further than needed from the present one.
+/// The scroll at which what Enter would do next is seen, no further than needed from the present one: all of it if it fits, else its end,
+/// where the value stands.
 #[must_use]
 pub fn scroll_to_next(model: &Model) -> usize {
-    let Some((laid, height)) = shown(model) else { return 0 };
-    model.lesson.scroll.max(laid.next.saturating_sub(height))
+    let Some((Laid { next, .. }, height)) = shown(model) else { return 0 };
+    let least = next.end.saturating_sub(height);
+    let most = if next.len() > height { next.end.saturating_sub(1) } else { next.start };
+    model.lesson.scroll.clamp(least.min(most), most)
+}
+
+/// Whether the text is on the screen at all.
+#[must_use]
+pub fn is_seen(model: &Model) -> bool {
+    shown(model).is_some_and(|(_, height)| height > 0)
 }
 
 /// The page as it lies in its pane, and how many lines are seen at once.

@@ -91,7 +91,7 @@ pub fn shown_rows(data: &RunData, first: usize, lanes: usize) -> Vec<usize> {
 pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     let data = &*model.run.data;
     if data.rows.is_empty() {
-        pen.say(1, 1, if model.asked.is_some() { "compiling and running ..." } else { "no run" }, Role::Quiet);
+        pen.say(1, 1, no_run(model), Role::Quiet);
         return "Timeline".to_owned();
     }
     let left = label_width(data);
@@ -111,14 +111,22 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     }
     alerts(data, &shown, &window, left, pen);
     playhead(model, &window, left, y, pen.tier.playfoot(), pen);
-    if lanes < usize::from(pen.height().saturating_sub(AROUND)) {
+    let has_legend = lanes < usize::from(pen.height().saturating_sub(AROUND));
+    if has_legend {
         let computes = data.coverage.busy.streams > 0;
         if computes {
             utilisation(model, &window, left, y + 1, pen);
         }
-        legend(model, mixed, y + 1 + u16::from(computes), pen);
+        legend(model, mixed || level == Level::Bucketed, y + 1 + u16::from(computes), pen);
     }
-    title(data, shown.len(), level, &window)
+    let rule = if level == Level::Bucketed && !has_legend { ", its largest kind" } else { "" };
+    title(data, shown.len(), level, &window) + rule
+}
+
+/// What stands in place of a run that is not there.
+#[must_use]
+pub fn no_run(model: &Model) -> &'static str {
+    if model.asked.is_some() { "compiling and running ..." } else { "no run" }
 }
 
 fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String {
@@ -267,14 +275,14 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
     level
 }
 
-/// A label that does not fit keeps only its letter, since a cut number would be another number; what moves keeps its glyphs.
+/// A label that does not fit, or is cut by the right edge, keeps only its letter, since a cut number would be another number; what moves keeps its glyphs.
 fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
+    let room = room.min(area.width.saturating_sub(column));
     let fits = width_of(text) <= room;
     if !fits && !span.kind.is_compute() {
         return;
     }
     let text = if fits { text } else { text.split_at(text.chars().next().map_or(0, char::len_utf8)).0 };
-    let room = room.min(area.width.saturating_sub(column));
     let style = pen.theme.label(span.kind);
     pen.part(Rect::new(area.x + column, area.y, room, 1)).text(0, 0, text, style);
 }
@@ -292,13 +300,14 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     }
 }
 
-/// What the glyphs in this run mean, as many as fit whole; first the mixture, if one is seen.
-fn legend(model: &Model, mixed: bool, y: u16, pen: &mut Pen<'_>) {
+/// What the glyphs in this run mean, as many as fit whole; first the rule of cells that hold more than one thing, if there are any.
+fn legend(model: &Model, shared: bool, y: u16, pen: &mut Pen<'_>) {
     let coverage = &model.run.data.coverage;
     let mut x = 1;
-    if mixed {
+    if shared {
+        x = pen.say(x, y, "a cell: its largest kind, ", Role::Quiet);
         pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
-        x = pen.say(x + 2, y, "mixed", Role::Quiet) + 2;
+        x = pen.say(x + 1, y, " if none has 60 %", Role::Quiet) + 2;
     }
     for &kind in &coverage.kinds {
         if x + 2 + width_of(kind.name()) <= pen.width() {

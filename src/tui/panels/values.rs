@@ -1,11 +1,12 @@
 //! The values of the focus rank: what the op at which it stands reads and writes, then whatever else it holds.
 
+use super::parts::more_below;
 use crate::base::units::short_number;
 use crate::base::{BufferId, Rank};
 use crate::observe::state::At;
 use crate::program::{Layout, Name, Program};
 use crate::tui::data::{BufferValue, PanelView, RunData, Values};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// Draws them from line `y` on.
@@ -20,7 +21,7 @@ pub fn draw(data: &RunData, at: &At, view: &PanelView<'_>, y: u16, pen: &mut Pen
     }
     for buffer in wanted(at, view.focus, &held) {
         if y >= pen.height() {
-            return;
+            return more_below(pen);
         }
         y = value(data, known, buffer, held.contains(&buffer), y, pen);
     }
@@ -57,7 +58,7 @@ fn value(data: &RunData, known: Option<&Values>, buffer: BufferId, held: bool, y
     let Some(value) = known.and_then(|values| values.buffers.iter().find(|value| value.buffer == buffer)) else {
         return y + 1;
     };
-    pen.say(3, y + 1, &first_elements(value), Role::Text);
+    pen.say(3, y + 1, &first_elements(value, pen.width().saturating_sub(3)), Role::Text);
     if y + 2 < pen.height() {
         let role = if value.nans > 0 { Role::Alert } else { Role::Quiet };
         pen.say(3, y + 2, &format!("norm {}  absmax {}  nan {}", number(value.norm), number(value.abs_max), value.nans), role);
@@ -79,10 +80,14 @@ fn parameter(program: &Program, name: Name) -> Option<&str> {
     program.parameters.get(id.index()).map(|parameter| parameter.name.as_str())
 }
 
-fn first_elements(value: &BufferValue) -> String {
-    let shown: Vec<String> = value.first.iter().map(|&element| number(element)).collect();
-    let more = if value.elements > value.first.len() { " ..." } else { "" };
-    format!("[{}{more}]", shown.join(" "))
+/// `[0.12 -0.4 1.08 ...]`: as many of the first elements as fit whole.
+fn first_elements(value: &BufferValue, room: u16) -> String {
+    let numbers: Vec<String> = value.first.iter().map(|&element| number(element)).collect();
+    let text = |count: usize| {
+        let more = if value.elements > count { " ..." } else { "" };
+        format!("[{}{more}]", numbers[..count].join(" "))
+    };
+    (1..=numbers.len()).rev().map(text).find(|text| width_of(text) <= room).unwrap_or_else(|| text(0))
 }
 
 /// A number in few columns: `0.12`, `1.1e-5`.

@@ -2,7 +2,7 @@
 
 use super::debugger::{self, blocked_sentence, message_text};
 use super::graph::{Graph, Part};
-use super::parts::{Cut, Line, left, message_head, op_text, pane, paragraph, right, table};
+use super::parts::{Cut, Line, choice, first_row, left, mark, message_head, ops, pane, paragraph, right, table};
 use crate::base::{OpId, Rank};
 use crate::observe::state::{At, Doing, State};
 use crate::program::tables::COMPUTE;
@@ -26,7 +26,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     if !wide {
         let lower = if rest.0.height < 10 { 0 } else { rest.0.height / 2 };
         let mut below = Cut(rest.bottom(lower));
-        pane(pen, rest.0, title, view.focused, |inside| picture(&at, &graph, inside));
+        pane(pen, rest.0, title, view.focused, |inside| picture(&at, &graph, view, inside));
         let ranks = below.left(below.0.width / 2);
         pane(pen, ranks, "Blocked ranks", false, |inside| blocked(&at, &graph, view, inside));
         pane(pen, below.0, "What would help", false, |inside| help(data, &at, &graph, inside));
@@ -36,7 +36,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let mut below = Cut(rest.bottom(lower));
     let split = rest.0.width * 58 / 100;
     let (above, programs) = (rest.left(split), below.left(split));
-    pane(pen, above, title, view.focused, |inside| picture(&at, &graph, inside));
+    pane(pen, above, title, view.focused, |inside| picture(&at, &graph, view, inside));
     pane(pen, rest.0, "Blocked ranks", false, |inside| blocked(&at, &graph, view, inside));
     let name = if graph.cycles().next().is_some() { "Programs at the cycle" } else { "Programs" };
     pane(pen, programs, name, false, |inside| side_by_side(&at, &graph, view, inside));
@@ -44,9 +44,9 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 }
 
 /// The parts of the graph, cycles first; below each, what its waits mean.
-fn picture(at: &At, graph: &Graph, pen: &mut Pen<'_>) {
+fn picture(at: &At, graph: &Graph, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     if graph.parts.is_empty() {
-        return nobody(at, pen);
+        return nobody(at, view, pen);
     }
     // Boxes while they fit; with many parts, one row for each.
     let large = |part: &Part| part.boxes_fit(at, pen.width()) && graph.parts.len() * 7 <= usize::from(pen.height()).max(7);
@@ -68,9 +68,11 @@ fn picture(at: &At, graph: &Graph, pen: &mut Pen<'_>) {
 }
 
 /// Nothing is blocked: what every rank does.
-fn nobody(at: &At, pen: &mut Pen<'_>) {
+fn nobody(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     pen.say(1, 0, "No rank is blocked.", Role::Strong);
-    let lines = (0..at.run.program.ranks()).map(Rank::new).take(usize::from(pen.height())).map(|rank| {
+    let (all, room) = (at.run.program.ranks(), usize::from(pen.height().saturating_sub(2)));
+    let first = first_row(view.focus.index(), all, room);
+    let lines = (first..all).map(Rank::new).take(room).map(|rank| {
         let stand = at.stand(rank);
         let doing = stand.map_or("has nothing left to do", |stand| match stand.doing {
             Doing::Computing => "computes",
@@ -78,10 +80,11 @@ fn nobody(at: &At, pen: &mut Pen<'_>) {
             Doing::Ready => "is about to start",
             Doing::Blocked(_) => debugger::BLOCKED,
         });
-        let op = stand.map_or_else(String::new, |stand| op_text(at.run.program, stand.op, 40));
-        Line { role: Role::Text, cells: vec![rank.to_string(), doing.to_owned(), op] }
+        let op = stand.map_or_else(String::new, |stand| head(at, stand.op));
+        let chosen = rank == view.focus;
+        Line { role: choice(chosen, view.focused), cells: vec![format!("{}{rank}", mark(chosen)), doing.to_owned(), op] }
     });
-    table(pen, 1, &[left("rank"), left("state"), left("op")], &lines.collect::<Vec<_>>());
+    table(pen, 1, &[left("rank"), left("state"), ops("op")], &lines.collect::<Vec<_>>());
 }
 
 /// `r0 cannot finish send x4.1 until r1 posts recv x4.1 <- r0 (op 19)`.
@@ -90,8 +93,8 @@ fn meaning(at: &At, edge: &WaitEdge) -> String {
     match (edge.why, edge.on_op) {
         (Wait::Message(_), _) => format!("{}: {what} waits for a message that is on its way from {}", edge.rank, edge.on_rank),
         (_, Some(on)) => {
-            let posts = op_text(at.run.program, on, 60);
-            format!("{} cannot finish {what} until {} posts {posts} (op {})", edge.rank, edge.on_rank, at.place(on))
+            let (on_rank, posts) = (edge.on_rank, head(at, on));
+            format!("{} cannot finish {what} until {on_rank} posts {posts} (op {})", edge.rank, at.place(on))
         }
         (_, None) => format!("{} cannot finish {what}: {} never issues its part", edge.rank, edge.on_rank),
     }
@@ -101,11 +104,11 @@ fn blocked(at: &At, graph: &Graph, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let room = usize::from(pen.height().saturating_sub(5)).max(1);
     let edges: Vec<&WaitEdge> = graph.blocked.iter().collect();
     let focus = edges.iter().position(|edge| edge.rank == view.focus).unwrap_or(0);
-    let first = (focus.saturating_sub(room / 2) + view.scroll).min(edges.len().saturating_sub(room));
-    let lines: Vec<Line> = edges[first..].iter().take(room).map(|edge| blocked_line(at, graph, view.focus, edge)).collect();
+    let first = first_row(focus, edges.len(), room);
+    let lines: Vec<Line> = edges[first..].iter().take(room).map(|edge| blocked_line(at, graph, view, edge)).collect();
     let mut y = 0;
     if !lines.is_empty() {
-        let heads = [left("rank"), right("op"), left("waits in"), left("for"), right("since"), right("until"), left("note")];
+        let heads = [left("rank"), right("op"), ops("waits in"), left("for"), right("since"), right("until"), left("note")];
         y = table(pen, 0, &heads, &lines);
     }
     let mut fact = |name: &str, value: &str| {
@@ -119,14 +122,15 @@ fn blocked(at: &At, graph: &Graph, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 }
 
 fn head(at: &At, op: OpId) -> String {
-    op_text(at.run.program, op, 40)
+    crate::program::head::head(at.run.program, op).to_string()
 }
 
-fn blocked_line(at: &At, graph: &Graph, focus: Rank, edge: &WaitEdge) -> Line {
+fn blocked_line(at: &At, graph: &Graph, view: &PanelView<'_>, edge: &WaitEdge) -> Line {
+    let chosen = edge.rank == view.focus;
     let clock = at.run.trace.clock;
     let until = at.run.times(edge.op).map_or_else(|| "never".to_owned(), |times| clock.show(times.start));
     let cells = vec![
-        format!("{}{}", if edge.rank == focus { ">" } else { " " }, edge.rank),
+        format!("{}{}", mark(chosen), edge.rank),
         at.place(edge.op).to_string(),
         message_head(at.run.program, edge.op),
         edge.on_rank.to_string(),
@@ -134,7 +138,7 @@ fn blocked_line(at: &At, graph: &Graph, focus: Rank, edge: &WaitEdge) -> Line {
         until,
         graph.note(edge.rank).to_owned(),
     ];
-    Line { role: if edge.rank == focus { Role::Strong } else { Role::Text }, cells }
+    Line { role: choice(chosen, view.focused), cells }
 }
 
 /// The receives that have posted and whose message is not there.

@@ -30,6 +30,8 @@ pub struct Wire {
     pub total: (Bytes, Ticks),
     /// What moves on it now; in brackets what is posted and waits.
     pub now: String,
+    /// Whether these are the messages of collectives.
+    pub collective: bool,
     /// Whether something moves.
     pub moves: bool,
     /// Whether it is busy much longer than the other wires: it paces them.
@@ -128,7 +130,9 @@ impl Wires {
         let mut open: Vec<(usize, u16)> =
             (0..ranks.len()).filter(|&member| parents[member].is_none()).map(|root| (root, 0)).collect();
         while let Some((member, depth)) = open.pop() {
-            if y >= pen.height() {
+            if y + 1 == pen.height() && !open.is_empty() {
+                let left = ranks.len() - usize::from(y);
+                pen.say(1, y, &format!("{} {left} more", pen.tier.dots()), Role::Quiet);
                 return;
             }
             let x = 1 + depth.min(12) * 6;
@@ -207,7 +211,8 @@ impl Wire {
             _ => names.join(" "),
         };
         let share = ratio(carried.busy.0, at.time().0);
-        Self { from: flow.from, to: flow.to, carried, total: flow.total(), now, moves, slow: false, share }
+        let (total, collective) = (flow.total(), flow.collective);
+        Self { from: flow.from, to: flow.to, carried, total, now, collective, moves, slow: false, share }
     }
 
     /// The label on a wire of `room` columns.

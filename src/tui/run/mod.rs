@@ -25,7 +25,7 @@ use screen::Screen;
 pub enum Exit {
     /// The learner left.
     Quit,
-    /// A signal asked the program to end; its number.
+    /// A signal asked the program to end; its number. Some signals end the process by themselves, once the terminal is given back.
     Signal(i32),
 }
 
@@ -70,6 +70,9 @@ pub fn run(model: Model, first: Option<Effect>, memory: Option<Bytes>) -> io::Re
     let ended = lab.run(&receiver);
     drop(term);
     let (exit, keep) = ended?;
+    if let Exit::Signal(signal) = exit {
+        signals::die_by(signal);
+    }
     if keep {
         writeln!(io::stdout(), "{}", lab.screen.text())?;
     }

@@ -40,10 +40,10 @@ fn translate(event: Event) -> Option<Message> {
 /// If the signal handlers cannot be installed.
 #[cfg(unix)]
 pub fn listen_to_signals(sender: Sender<Message>) -> io::Result<()> {
-    use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+    use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
     use signal_hook::iterator::Signals;
 
-    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
+    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGCONT])?;
     thread::spawn(move || {
         let mut ending = false;
         for signal in signals.forever() {
@@ -67,8 +67,24 @@ pub fn listen_to_signals(sender: Sender<Message>) -> io::Result<()> {
 #[cfg(unix)]
 fn end_at_once(signal: i32) -> ! {
     super::terminal::restore();
+    die_by(signal);
     std::process::exit(128 + signal)
 }
+
+/// Ends the process by `signal`, as if it had never been caught, if whoever sent it expects that: a terminal that hung up, or someone who
+/// wants the process to die with its memory. Comes back for the signals that ask for an orderly end.
+#[cfg(unix)]
+pub fn die_by(signal: i32) {
+    use signal_hook::consts::{SIGHUP, SIGQUIT};
+    if matches!(signal, SIGHUP | SIGQUIT) {
+        // It comes back only if the system refuses; then the exit code still says what happened.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
+
+/// There are no such signals here.
+#[cfg(not(unix))]
+pub fn die_by(_: i32) {}
 
 /// There are no such signals here.
 #[cfg(not(unix))]

@@ -2,7 +2,7 @@
 
 use super::super::data::{BufferValue, FIRST, Values};
 use super::super::model::Look;
-use crate::base::{BufferId, Dtype};
+use crate::base::Dtype;
 use crate::engine::session::Session;
 use crate::engine::{self, value::Value};
 
@@ -13,12 +13,8 @@ use crate::engine::{self, value::Value};
 pub fn values(session: &Session, look: Look) -> engine::Result<Values> {
     let program = session.program();
     let mut buffers = Vec::new();
-    for (index, buffer) in program.buffers.iter().enumerate() {
-        let id = BufferId::new(index);
-        if buffer.rank != look.rank || !session.memory().is_live(id) {
-            continue;
-        }
-        let parts = &program.layouts[buffer.layout.index()].parts;
+    for id in session.held(look.rank) {
+        let parts = &program.layouts[program.buffers[id.index()].layout.index()].parts;
         let shape = match parts.as_slice() {
             [part] => format!("{:?}", part.dims),
             parts => format!("{} tensors", parts.len()),

@@ -19,7 +19,7 @@ use crate::scenario::{Scenario, merged};
 #[derive(Default)]
 pub struct Worker {
     lab: Lab,
-    run: Option<(u64, lab::Run)>,
+    run: Option<(u64, lab::Run, Arc<RunData>)>,
     /// What this machine has: real values that need more are refused before anything is allocated. `None`: unknown.
     memory: Option<Bytes>,
 }
@@ -94,12 +94,12 @@ impl Worker {
         }
         let run = self.lab.run(&scenario).map_err(|error| error.to_string())?;
         let data = Arc::new(RunData::new(&run));
-        self.run = Some((number, run));
+        self.run = Some((number, run, Arc::clone(&data)));
         Ok(data)
     }
 
     fn look(&mut self, look: Look) -> Option<Message> {
-        let (_, run) = self.run.as_mut().filter(|(number, _)| *number == look.number)?;
+        let (_, run, _) = self.run.as_mut().filter(|(number, ..)| *number == look.number)?;
         match run.session.seek(look.event).and_then(|()| values(&run.session, look)) {
             Ok(values) => Some(Message::Values(look, Arc::new(values))),
             Err(error) => Some(Message::Say(format!("a kernel failed: {error}"))),
@@ -107,8 +107,8 @@ impl Worker {
     }
 
     fn export(&self, format: Format) -> String {
-        let Some((_, run)) = &self.run else { return "there is no run to export".to_owned() };
-        let text = export(&run.record().run(), run.given(), format);
+        let Some((_, run, data)) = &self.run else { return "there is no run to export".to_owned() };
+        let text = export(&data.observed(), run.given(), format);
         files::write_somewhere(&run.scenario.title, format, &text)
     }
 }

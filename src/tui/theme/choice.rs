@@ -76,6 +76,16 @@ impl Surroundings {
         }
     }
 
+    /// Why this terminal cannot show a screen, if it says that it cannot or does not say what it is. (Windows has no `TERM`.)
+    #[must_use]
+    pub fn no_screen(&self) -> Option<&'static str> {
+        match self.term.as_str() {
+            "dumb" => Some("TERM=dumb is a terminal of lines"),
+            "" if cfg!(unix) => Some("TERM is not set, so that this may be a terminal of lines"),
+            _ => None,
+        }
+    }
+
     fn is_dumb(&self) -> bool {
         self.term == "dumb"
     }
@@ -126,5 +136,13 @@ mod tests {
         check("xterm", "", Tier::Ascii);
         check("linux", "en_GB.UTF-8", Tier::Ascii);
         check("dumb", "en_GB.UTF-8", Tier::Ascii);
+    }
+
+    #[test]
+    fn a_terminal_of_lines_has_no_screen() {
+        for (term, shows) in [("dumb", false), ("", cfg!(windows)), ("xterm", true), ("linux", true), ("dumb-emacs-ansi", true)] {
+            let surroundings = Surroundings { term: term.into(), ..Surroundings::default() };
+            assert_eq!(surroundings.no_screen().is_none(), shows, "{term}");
+        }
     }
 }

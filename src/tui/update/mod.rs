@@ -3,6 +3,7 @@
 pub mod overlay;
 mod jumps;
 mod pages;
+mod rows;
 mod run;
 pub mod runs;
 pub mod timeline;

@@ -210,7 +210,7 @@ fn find(model: &mut Model, text: &str) {
             model.say(format!("found {text}: {row} at t={time}; / and Enter finds the next"));
             timeline::keep_in_view(model);
         }
-        None => model.say(format!("{text} is nowhere in this run")),
+        None => model.say(format!("nowhere in this run: {text}")),
     }
 }
 

@@ -9,14 +9,15 @@ use crate::tui::layout::Layout;
 use crate::tui::lesson::{Action, actions};
 use crate::tui::model::{Model, Pane, View};
 use crate::tui::panels::{shelf, text};
-use crate::tui::update::{runs, timeline};
+use crate::tui::update::{rows, runs};
 
 /// Runs a command of this file and breaks; goes on if it is another's.
 pub fn execute(model: &mut Model, command: Command) -> ControlFlow<Option<Effect>> {
     let in_list = model.view == View::Lessons;
     match command {
         Command::Open if in_list => return ControlFlow::Break(open_selected(model)),
-        Command::Open => return ControlFlow::Break(act(model)),
+        Command::Open if model.view == View::Lesson => return ControlFlow::Break(act(model)),
+        Command::Open => rows::open(model),
         Command::NextPage => return ControlFlow::Break(turn(model, true)),
         Command::PreviousPage => return ControlFlow::Break(turn(model, false)),
         Command::NextPane => focus(model, 1),
@@ -52,23 +53,25 @@ fn open_selected(model: &mut Model) -> Option<Effect> {
 /// The next thing on the page: a value to try, or an answer.
 fn act(model: &mut Model) -> Option<Effect> {
     let lesson = Arc::clone(&model.lesson.lesson);
-    let page = lesson.pages.get(model.lesson.page)?;
+    let Some(page) = lesson.pages.get(model.lesson.page) else {
+        model.say("a scenario without a lesson: 2 to 7 show its run");
+        return None;
+    };
     let next = actions(page).nth(model.lesson.taken());
     if matches!(next, Some(Action::Set { .. })) && model.asked.is_some() {
         model.say("still running");
         return None;
     }
-    let scroll = text::scroll_to_next(model);
-    if next == Some(Action::Answer) && scroll > model.lesson.scroll {
-        model.lesson.scroll = scroll;
-        model.say("here is the question; Enter shows its answer");
+    if let Some(next) = next.filter(|_| !is_seen(model)) {
+        reveal(model, next);
         return None;
     }
     let effect = match next {
         Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
         Some(Action::Answer) => None,
         None if actions(page).next().is_some() => {
-            model.say("all on this page is done; ] turns it, Bksp puts the knobs back");
+            let turned = if model.setup.changes.is_empty() { "" } else { ", Bksp puts the knobs back" };
+            model.say(format!("all on this page is done; ] turns it{turned}"));
             return None;
         }
         None => return turn(model, true),
@@ -76,6 +79,25 @@ fn act(model: &mut Model) -> Option<Effect> {
     *model.lesson.done.entry(model.lesson.page).or_insert(0) += 1;
     model.lesson.scroll = text::scroll_to_done(model);
     effect
+}
+
+/// Whether what Enter would do next stands on the screen: nothing runs that was not read.
+fn is_seen(model: &Model) -> bool {
+    text::is_seen(model) && text::scroll_to_next(model) == model.lesson.scroll
+}
+
+/// Brings what Enter would do next onto the screen, and says what it is.
+fn reveal(model: &mut Model, next: Action) {
+    if !text::is_seen(model) {
+        model.view = View::Lesson;
+        let place = Layout::of(model).panes.iter().position(|placed| placed.pane == Pane::Text);
+        model.focus[View::Lesson as usize] = place.unwrap_or(0);
+    }
+    model.lesson.scroll = text::scroll_to_next(model);
+    model.say(match next {
+        Action::Answer => "here is the question; Enter shows its answer".to_owned(),
+        Action::Set { key, value } => format!("here is what to try; Enter runs it with {key} = {value}"),
+    });
 }
 
 fn turn(model: &mut Model, forward: bool) -> Option<Effect> {
@@ -106,7 +128,8 @@ fn focus(model: &mut Model, step: isize) {
     };
 }
 
-/// Moves in the list of lessons, in the text of the page, or in a panel; there, one line up or down is another rank.
+/// Moves in the list of lessons, in the text of the page, or in a panel: one row of its table up or down; in the debugger a page scrolls the
+/// program.
 fn lines(model: &mut Model, distance: isize) {
     let view = model.view as usize;
     match Layout::of(model).focused(model).map(|placed| placed.pane) {
@@ -118,8 +141,10 @@ fn lines(model: &mut Model, distance: isize) {
             let last = text::lines_below(model);
             model.lesson.scroll = model.lesson.scroll.saturating_add_signed(distance).min(last);
         }
-        _ if distance.unsigned_abs() == 1 => timeline::next_rank(model, distance > 0),
-        _ => model.scroll[view] = model.scroll[view].saturating_add_signed(distance).min(MOST_LINES),
+        Some(Pane::Debugger) if distance.unsigned_abs() > 1 => {
+            model.scroll[view] = model.scroll[view].saturating_add_signed(distance).min(MOST_LINES);
+        }
+        _ => rows::choose(model, distance),
     }
 }
 

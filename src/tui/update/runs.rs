@@ -18,7 +18,7 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
     model.timeline = TimelineModel::default();
     model.player = Player::default();
     model.focus[View::Lesson as usize] = 0;
-    model.scroll = [0; 8];
+    (model.scroll, model.chosen) = ([0; 8], [0; 8]);
     model.message.clear();
     let scenario = model.lesson.page().map_or(crate::teach::lesson::SCENARIO, |page| page.scenario.as_str());
     let setup = Setup::of(&model.lesson.lesson, scenario);
@@ -112,8 +112,10 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
     }
     let place = Place::of(model);
     let sentence = facts::sentence(&data);
-    let put_back = model.message == PUT_BACK;
-    model.say(if put_back { format!("{PUT_BACK}; {sentence}") } else { sentence });
+    let put_back = (model.message == PUT_BACK).then(|| format!("{PUT_BACK}; "));
+    let turned = || model.setup.overrides().last().map(|change| change.replacen('=', " = ", 1) + ": ");
+    let before = put_back.or_else(turned).unwrap_or_default();
+    model.say(before + &sentence);
     model.run = RunModel { data, number, setup: model.setup.clone() };
     model.breaks.clear();
     model.marks.clear();

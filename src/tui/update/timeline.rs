@@ -209,11 +209,12 @@ fn go_to_rank(model: &mut Model, rank: u32) -> Option<Effect> {
     None
 }
 
-/// To the rank below or above, in the same kind of row.
-pub fn next_rank(model: &mut Model, down: bool) {
-    let (rows, row) = (&model.run.data.rows, model.timeline.cursor.row);
-    let Some(here) = rows.get(row) else { return };
-    let same = |place: &usize| rows[*place].compute == here.compute;
-    let next = if down { (row + 1..rows.len()).find(same) } else { (0..row).rfind(same) };
-    model.timeline.cursor.row = next.unwrap_or(row);
+/// To the row of `rank`, of the same kind as the present one if it has such a row.
+pub fn to_rank(model: &mut Model, rank: Rank) {
+    let rows = &model.run.data.rows;
+    let compute = model.cursor_row().is_some_and(|row| row.compute);
+    let of_rank = rows.iter().enumerate().filter(|(_, row)| row.rank == rank);
+    if let Some((place, _)) = of_rank.max_by_key(|(_, row)| row.compute == compute) {
+        model.timeline.cursor.row = place;
+    }
 }
