@@ -8,6 +8,7 @@ pub mod precision;
 pub mod saved;
 pub mod prefetch;
 pub mod settings;
+pub mod sharing;
 pub mod tables;
 pub mod units;
 pub mod words;

@@ -171,7 +171,7 @@ choices! {
 }
 
 choices! {
-    /// What data-parallel ranks share out among themselves; the table that says so is `compile/sharding`.
+    /// What data-parallel ranks share out among themselves; [`super::sharing`] is the table that says so.
     Strategy {
         /// Nothing: every rank keeps everything, and gradients are all-reduced.
         Ddp = "ddp",

@@ -132,7 +132,7 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
 const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
-    let data_ranks = training.mesh.size(crate::base::mesh::Axis::Data) * training.fold;
+    let data_ranks = training.data_ranks();
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,

@@ -13,6 +13,7 @@ use crate::base::{OpId, Ticks};
 use crate::program::trace::{Event, Outcome};
 use crate::program::{OpKind, Trace, Wait};
 
+/// How many ends ahead an op's neighbours are got closer, and how many ends ahead the ops behind it.
 const FAR: usize = 32;
 const NEAR: usize = 12;
 

@@ -1,4 +1,4 @@
-//! The world: all that changes while a program runs. And the one function that says why an op cannot start.
+//! The world: all that changes while a program runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,11 +6,14 @@ use std::sync::Arc;
 use super::agenda::Agenda;
 use super::cost::CostModel;
 use super::value::Values;
-use crate::base::{OpId, Ticks};
+use crate::base::{CollectiveId, OpId, Ticks};
 use crate::program::links::{Links, SomeOp};
 use crate::program::memory::Memory;
+use crate::program::ready::{self, Standing};
 use crate::program::trace::Outcome;
-use crate::program::{OpKind, Program, Wait};
+use crate::program::{Program, Wait};
+
+pub use crate::program::ready::State;
 
 /// What does not change while a program runs.
 #[derive(Debug)]
@@ -59,22 +62,6 @@ pub(super) struct Progress {
     pub next: Option<SomeOp>,
 }
 
-/// How far an op is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// Not at the head of its stream, or its rank still owes it something.
-    #[default]
-    Waiting,
-    /// Its own rank owes it nothing: only peers are missing.
-    Posted,
-    /// Started.
-    Running,
-    /// Ended. A buffered message may still be on its way.
-    Done,
-    /// A buffered message has arrived.
-    Delivered,
-}
-
 impl World {
     /// The world before the first op.
     #[must_use]
@@ -108,45 +95,18 @@ impl World {
     }
 }
 
+impl Standing for World {
+    fn state_of(&self, op: OpId) -> State {
+        self.state(op)
+    }
+
+    fn arrived(&self, collective: CollectiveId) -> Option<usize> {
+        Some(self.arrived[collective.index()] as usize)
+    }
+}
+
 /// Why `op` cannot start now; `None` if it can.
-///
-/// The stepper asks it before it starts an op, the debugger to say why a rank waits, the deadlock finder for the edges of its graph.
 #[must_use]
 pub fn blocked(world: &World, op: OpId) -> Option<Wait> {
-    let Machine { program, links, .. } = &*world.machine;
-    if let Some(before) = links.before(op).filter(|&before| !world.is_done(before)) {
-        return Some(Wait::Stream(before));
-    }
-    if let Some(event) = program.waits(op).find(|&event| !world.is_done(event)) {
-        return Some(Wait::Event(event));
-    }
-    match program.kind(op) {
-        OpKind::Run(_) | OpKind::Skipped(_) => None,
-        OpKind::Send(channel) if program.channels[channel.index()].buffered => None,
-        OpKind::Send(channel) => match links.peer(op) {
-            Some(peer) => (world.state(peer) != State::Posted).then_some(Wait::Peer(peer)),
-            None => Some(Wait::NoPeer(program.channels[channel.index()].to)),
-        },
-        OpKind::Recv(channel) | OpKind::RecvReduce(channel) => {
-            let channel = program.channels[channel.index()];
-            let Some(peer) = links.peer(op) else { return Some(Wait::NoPeer(channel.from)) };
-            match world.state(peer) {
-                State::Delivered => None,
-                State::Posted if !channel.buffered => None,
-                State::Done => Some(Wait::Message(peer)),
-                _ => Some(Wait::Peer(peer)),
-            }
-        }
-        OpKind::Collective(collective) => {
-            let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
-            let members = links.members(collective);
-            let others = world.arrived[collective.index()] - u32::from(world.state(op) == State::Posted);
-            if others as usize + 1 == ranks.len() {
-                return None;
-            }
-            let absent = members.iter().find(|&&member| member != op && world.state(member) < State::Posted);
-            let never = || ranks.iter().copied().find(|&rank| members.iter().all(|&member| program.rank_of(member) != rank));
-            absent.map(|&member| Wait::Member(member)).or_else(|| never().map(Wait::NoMember))
-        }
-    }
+    ready::blocked(&world.machine.program, &world.machine.links, world, op)
 }

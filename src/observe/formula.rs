@@ -12,8 +12,8 @@ pub struct Formula {
     /// Which number it is for.
     pub of: Quantity,
     /// The form: `(p-1)/(m+p-1)`.
-    pub text: &'static str,
-    /// Its value: a share, or a time in the clock's unit.
+    pub text: String,
+    /// Its value: a share, a time in the clock's unit, or bytes.
     pub value: f64,
 }
 
@@ -26,6 +26,10 @@ pub enum Quantity {
     BubbleFraction,
     /// Idle over busy time.
     BubbleRatio,
+    /// What a rank of the first stage owns between steps and its gradients, in bytes.
+    State,
+    /// Payloads of a rank's collectives, in units of its parameters.
+    Traffic,
 }
 
 /// All closed forms of `scenario`. None with trouble: theory knows nothing of it.
@@ -35,7 +39,11 @@ pub fn of(scenario: &Scenario) -> Vec<Formula> {
         return Vec::new();
     }
     match (&scenario.task, &scenario.hardware.costs) {
-        (Task::Train(training), Costs::Unit(unit)) => pipeline(training, scenario.hardware.clock(), unit),
+        (Task::Train(training), Costs::Unit(unit)) => {
+            let pipeline = pipeline(training, scenario.hardware.clock(), unit);
+            pipeline.into_iter().chain(data_parallel(training)).collect()
+        }
+        (Task::Train(training), Costs::Table(_)) => data_parallel(training),
         (Task::Collective(collective), Costs::Table(table)) if collective.ranks <= scenario.hardware.ranks_per_node => {
             all_reduce(collective, &table.inside).into_iter().collect()
         }
@@ -58,12 +66,48 @@ fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula>
     let Some(idle) = (schedule.theory.value)(size, times) else { return Vec::new() };
     let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
     let theory = &schedule.theory;
-    let formula = |of, text, value| Formula { of, text, value };
+    let formula = |of, text: &str, value| Formula { of, text: text.to_owned(), value };
     vec![
         formula(Quantity::Makespan, theory.makespan, busy + idle),
         formula(Quantity::BubbleFraction, theory.fraction, idle / (busy + idle)),
         formula(Quantity::BubbleRatio, theory.ratio, idle / busy),
     ]
+}
+
+/// What ranks keep and move under the strategy; of one rank there is nothing to say.
+fn data_parallel(training: &Training) -> Vec<Formula> {
+    if training.data_ranks() == 1 { Vec::new() } else { vec![state(training), traffic(training)] }
+}
+
+/// Bytes of each kind for each parameter; what is shared out, over N (Rajbhandari et al. 2020, figure 1).
+#[expect(clippy::cast_precision_loss, reason = "a few bytes")]
+fn state(training: &Training) -> Formula {
+    let (sharing, shards) = training.sharing();
+    let bytes = training.precision.bytes(training.optimizer.kind);
+    let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
+    let parameters: usize =
+        training.parts_of(0).into_iter().flat_map(|part| training.model.parameters_of(part)).map(|one| one.elements()).sum();
+    let terms = bytes.iter().zip(is_cut).map(|(bytes, cut)| if cut { format!("{bytes}P/{shards}") } else { format!("{bytes}P") });
+    let each = bytes.iter().zip(is_cut).map(|(&bytes, cut)| bytes as f64 / if cut { count(shards) } else { 1.0 });
+    let text = terms.collect::<Vec<_>>().join(" + ");
+    Formula { of: Quantity::State, text, value: each.sum::<f64>() * count(parameters) }
+}
+
+/// An all-reduce counts 2, a reduce-scatter and an all-gather 1 each; G micro-batches (section 7 of the same paper).
+fn traffic(training: &Training) -> Formula {
+    let (sharing, shards) = training.sharing();
+    let micro_batches = f64::from(training.batch.micro_batches);
+    let passes = if training.fsdp.reshard_after_forward { 3.0 } else { 2.0 };
+    let (text, value) = match () {
+        () if sharing.parameters && shards < training.data_ranks() => {
+            (format!("({passes} + 2/{shards}) G"), (passes + 2.0 / count(shards)) * micro_batches)
+        }
+        () if sharing.parameters => (format!("{passes} G"), passes * micro_batches),
+        () if sharing.gradients => ("G + 1".to_owned(), micro_batches + 1.0),
+        () if training.data_parallel.no_sync => ("2".to_owned(), 2.0),
+        () => ("2 G".to_owned(), 2.0 * micro_batches),
+    };
+    Formula { of: Quantity::Traffic, text, value }
 }
 
 /// The alpha-beta time of a bare all-reduce inside a node, in nanoseconds.
@@ -79,7 +123,7 @@ fn all_reduce(collective: &Collective, link: &Link) -> Option<Formula> {
         AllReduce::Star if collective.chunks == 1 => ("2(n-1)(a + S/B)", 2.0 * (n - 1.0) * (alpha + bytes * per_byte)),
         _ => return None,
     };
-    Some(Formula { of: Quantity::Makespan, text, value })
+    Some(Formula { of: Quantity::Makespan, text: text.to_owned(), value })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count far below 2^53")]

@@ -6,22 +6,12 @@ use super::replay::replay;
 use super::run::Run;
 use super::why::Chain;
 use crate::base::{OpId, Rank, Ticks};
+use crate::program::ready::{self, Standing};
 use crate::program::tables::COMPUTE;
 use crate::program::trace::{WaitEdge, WaitGraph};
 use crate::program::{OpKind, Wait};
 
-/// How far an op is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// Its own rank owes it something: an earlier op of its stream, or one that it waits for.
-    Waiting,
-    /// Its own rank owes it nothing: if anything is missing, it is a peer.
-    Posted,
-    /// Started.
-    Running,
-    /// Ended.
-    Done,
-}
+pub use crate::program::ready::State;
 
 /// Where a rank stands: the op that its computation needs next, or waits for in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +119,7 @@ impl At<'_> {
             State::Done
         } else if self.has_started(op) {
             State::Running
-        } else if self.local_wait(op).is_none() {
+        } else if self.owed(op).is_none() {
             State::Posted
         } else {
             State::Waiting
@@ -142,7 +132,7 @@ impl At<'_> {
         if self.has_started(op) {
             return None;
         }
-        self.local_wait(op).or_else(|| self.remote_wait(op))
+        ready::blocked(self.run.program, &self.run.links, self, op)
     }
 
     /// From when on `op` waits for no op of its own rank: the latest end of those that it waits for.
@@ -245,40 +235,27 @@ impl At<'_> {
         self.run.trace.event_of(op).is_some_and(|event| event <= self.event)
     }
 
-    fn local_wait(&self, op: OpId) -> Option<Wait> {
-        let before = self.run.links.before(op).filter(|&before| !self.is_done(before));
-        let event = || self.run.program.waits(op).find(|&on| !self.is_done(on));
-        before.map(Wait::Stream).or_else(|| event().map(Wait::Event))
+    fn owed(&self, op: OpId) -> Option<Wait> {
+        ready::owed(self.run.program, &self.run.links, self, op)
     }
 
-    fn remote_wait(&self, op: OpId) -> Option<Wait> {
-        let program = self.run.program;
-        let (channel, receives) = match program.kind(op) {
-            OpKind::Run(_) | OpKind::Skipped(_) => return None,
-            OpKind::Collective(collective) => return self.member_wait(op, collective),
-            kind => (program.channels[kind.channel()?.index()], kind.receives()),
-        };
-        if channel.buffered && !receives {
-            return None;
+    /// Whether the message of `send` is taken by now: a trace does not tell when a message arrives, but when its receive starts.
+    fn is_taken(&self, send: OpId) -> bool {
+        let receive = self.run.links.peer(send).and_then(|receive| self.run.times(receive));
+        receive.is_some_and(|times| times.start <= self.time())
+    }
+}
+
+impl Standing for At<'_> {
+    fn state_of(&self, op: OpId) -> State {
+        match self.state(op) {
+            State::Done if self.is_taken(op) => State::Delivered,
+            state => state,
         }
-        let Some(peer) = self.run.links.peer(op) else {
-            return Some(Wait::NoPeer(if receives { channel.from } else { channel.to }));
-        };
-        if channel.buffered && self.is_done(peer) {
-            // If the receive starts at this time, the message is there.
-            let there = self.run.times(op).is_some_and(|times| times.start <= self.time());
-            return (!there).then_some(Wait::Message(peer));
-        }
-        (self.state(peer) != State::Posted).then_some(Wait::Peer(peer))
     }
 
-    fn member_wait(&self, op: OpId, collective: crate::base::CollectiveId) -> Option<Wait> {
-        let program = self.run.program;
-        let members = self.run.links.members(collective);
-        let absent = members.iter().find(|&&member| member != op && self.state(member) < State::Posted);
-        let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
-        let never = || ranks.iter().copied().find(|&rank| members.iter().all(|&member| program.rank_of(member) != rank));
-        absent.map(|&member| Wait::Member(member)).or_else(|| never().map(Wait::NoMember))
+    fn has_ended(&self, op: OpId) -> bool {
+        self.is_done(op)
     }
 }
 

@@ -2,7 +2,42 @@
 
 use super::tables::Program;
 use crate::base::settings::Dtype;
-use crate::base::{Bytes, GroupId, ParameterId};
+use crate::base::{Bytes, GroupId, ParameterId, Rank};
+
+/// A group of ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name, such as `dp0` or `world`.
+    pub name: String,
+    /// Its members, in order.
+    pub ranks: Vec<Rank>,
+    /// Whom each of them stands for.
+    pub fold: Fold,
+}
+
+/// Whom a member of a group stands for: ranks of the folded whole, `stride` apart, the member's own the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fold {
+    /// How many they are.
+    pub size: usize,
+    /// How far apart they are.
+    pub stride: usize,
+}
+
+impl Default for Fold {
+    /// A rank stands for itself.
+    fn default() -> Self {
+        Self { size: 1, stride: 1 }
+    }
+}
+
+impl Group {
+    /// How many ranks meet: all that the members stand for.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.ranks.len() * self.fold.size
+    }
+}
 
 /// One collective operation of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod op;
 pub mod partners;
 pub mod plan;
+pub mod ready;
 pub mod record;
 pub mod sheet;
 pub mod tables;
@@ -18,8 +19,8 @@ pub mod wait;
 pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
-pub use collective::{Collective, CollectiveKind, Unit};
+pub use collective::{Collective, CollectiveKind, Fold, Group, Unit};
 pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
-pub use tables::{Channel, Fold, Group, Layout, Program, Setting, Stream, StreamKind, TensorPart};
+pub use tables::{Channel, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;
 pub use wait::Wait;

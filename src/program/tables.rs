@@ -7,7 +7,7 @@
 mod ops;
 
 use self::ops::Ops;
-pub use super::collective::{Collective, CollectiveKind, Unit};
+pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;
@@ -99,41 +99,6 @@ pub struct Channel {
     pub to: Rank,
     /// A send completes at once, the message waits for its receiver; otherwise both ends meet.
     pub buffered: bool,
-}
-
-/// A group of ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its name, such as `dp0` or `world`.
-    pub name: String,
-    /// Its members, in order.
-    pub ranks: Vec<Rank>,
-    /// Whom each of them stands for.
-    pub fold: Fold,
-}
-
-/// Whom a member of a group stands for: ranks of the folded whole, `stride` apart, the member's own the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fold {
-    /// How many they are.
-    pub size: usize,
-    /// How far apart they are.
-    pub stride: usize,
-}
-
-impl Default for Fold {
-    /// A rank stands for itself.
-    fn default() -> Self {
-        Self { size: 1, stride: 1 }
-    }
-}
-
-impl Group {
-    /// How many ranks meet: all that the members stand for.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.ranks.len() * self.fold.size
-    }
 }
 
 /// The parts of a value: most buffers hold one tensor, what a block saves holds several.

@@ -169,8 +169,8 @@ keys! {
     parallel Parallel {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
-        FOLD "fold" Bool, Like("false", "true with shapes, where data-parallel ranks do the same at the same time"), "",
-            "data-parallel ranks that do the same are followed as one";
+        FOLD "fold" Bool, Like("false", "true where it can be"), "",
+            "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
     }
     data_parallel DataParallel {
         STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";

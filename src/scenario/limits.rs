@@ -3,9 +3,10 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, Scenario, Strategy, Task, Training};
+use super::{AllReduce, Collective, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
+use crate::base::sharing::Sharing;
 use crate::base::units::Bytes;
 use crate::base::words::grouped;
 
@@ -133,15 +134,14 @@ fn communication_ops(training: &Training, expand: bool) -> f64 {
         return 0.0;
     }
     let micro_batches = f64::from(training.batch.micro_batches);
-    let units = match training.data_parallel.strategy {
-        Strategy::Zero3 | Strategy::Fsdp => float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum()),
-        _ => buckets(training),
-    };
-    let collectives = match training.data_parallel.strategy {
-        Strategy::Ddp | Strategy::Zero1 if training.data_parallel.no_sync => 1.0,
-        Strategy::Ddp | Strategy::Zero1 => micro_batches,
-        Strategy::Zero2 => 1.0 + micro_batches,
-        Strategy::Zero3 | Strategy::Fsdp => 3.0 * micro_batches,
+    let sharing = training.data_parallel.strategy.sharing();
+    let wrapped = || float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
+    let units = if sharing.parameters { wrapped() } else { buckets(training) };
+    let collectives = match sharing {
+        Sharing { parameters: true, .. } => 3.0 * micro_batches,
+        Sharing { gradients: true, .. } => 1.0 + micro_batches,
+        _ if training.data_parallel.no_sync => 1.0,
+        _ => micro_batches,
     };
     let algorithm = training.data_parallel.all_reduce;
     let each = if expand { all_reduce_ops(algorithm, data, 1.0) } else { 4.0 * data };

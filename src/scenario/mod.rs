@@ -23,6 +23,7 @@ mod trouble;
 mod value;
 mod written;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::base::precision::Precision;
 pub use crate::base::settings::{
     AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
 };
+use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
@@ -284,12 +286,44 @@ impl Training {
         self.model.parts().take(last + 1).skip(first).collect()
     }
 
+    /// The parts of the model on the pipeline rank `row`.
+    #[must_use]
+    pub fn parts_of(&self, row: usize) -> Vec<Part> {
+        self.stages_of(row).into_iter().flat_map(|stage| self.parts(stage)).collect()
+    }
+
+    /// The stages of the pipeline rank `row`, in order.
+    fn stages_of(&self, row: usize) -> Vec<usize> {
+        let rank = u32::try_from(row).unwrap_or(u32::MAX);
+        let stages: BTreeSet<u32> = match &self.pipeline.order {
+            Order::Schedule(schedule) => schedule.placement.stages(self.size(), rank).into_iter().collect(),
+            Order::Sheet(_) | Order::Plan(_) => {
+                self.plan().rows[row].iter().flat_map(|cell| cell.slots()).map(|slot| slot.stage).collect()
+            }
+        };
+        stages.into_iter().map(|stage| stage as usize).collect()
+    }
+
     /// Memory of the parameters of `stage`.
     #[must_use]
     pub fn parameter_bytes(&self, stage: usize) -> Bytes {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Data-parallel ranks, those that are folded each for itself.
+    #[must_use]
+    pub fn data_ranks(&self) -> usize {
+        self.mesh.size(Axis::Data) * self.fold
+    }
+
+    /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.
+    #[must_use]
+    pub fn sharing(&self) -> (&'static Sharing, usize) {
+        let sharing = self.data_parallel.strategy.sharing();
+        let shards = if sharing.parameters { self.fsdp.shard_size.min(self.data_ranks()) } else { self.data_ranks() };
+        if shards == 1 || !sharing.optimizer { (Strategy::Ddp.sharing(), 1) } else { (sharing, shards) }
     }
 
     /// Whether backward computes `part` again, and how much of it.

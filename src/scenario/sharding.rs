@@ -108,8 +108,8 @@ fn refuse_two_way(written: &mut Written, training: &Training) {
 /// Beyond the last unit there is nothing to gather.
 fn refuse_prefetch(written: &mut Written, training: &Training) {
     let units = (0..training.stages()).map(|stage| training.wrapped(stage).len()).min().unwrap_or(1);
-    let sharded = matches!(training.data_parallel.strategy, Strategy::Zero3 | Strategy::Fsdp);
-    if sharded && written.has(&fsdp::PREFETCH, 0) && training.fsdp.prefetch >= units {
+    if training.data_parallel.strategy.sharing().parameters && written.has(&fsdp::PREFETCH, 0) && training.fsdp.prefetch >= units
+    {
         let message =
             format!("`prefetch = {}` looks beyond the {units} units of a rank", grouped(training.fsdp.prefetch as i128));
         let problem = Problem::new(message).allowed(format!("0 to {}", units - 1));

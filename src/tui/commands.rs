@@ -268,7 +268,7 @@ pub const TABLE: &[Binding] = &[
         .hint("page")
         .page(),
     bind(Command::PreviousPage, &["["], "page-back", "previous page of the lesson").page(),
-    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try, answer; go to what is chosen") },
+    Binding { group: Group::Page, ..bind(Command::Open, &["Enter"], "open", "open; try, answer; go to the choice") },
     bind(Command::NextPane, &["Tab"], "pane", "next pane").pair(Command::PreviousPane, "next / previous pane").page(),
     bind(Command::PreviousPane, &["S-Tab"], "pane-back", "previous pane").page(),
     bind(Command::Maximise, &["z"], "maximise", "one pane alone / all panes").hint("max").page(),

@@ -4,7 +4,7 @@ use ranklab::observe::{Ledger, Metrics};
 use ranklab::program::check::check;
 use ranklab::program::plan::{Pass, Slot};
 use ranklab::program::trace::Outcome;
-use ranklab::schedule::{SCHEDULES, Schedule, Size};
+use ranklab::schedule::{SCHEDULES, Schedule, Size, Times};
 
 use crate::support;
 
@@ -294,6 +294,36 @@ fn overlapped_pairs_have_their_own_cost() {
     check("hardware.overlapped=2.5", "8u");
     check("hardware.overlapped=0.25 hardware.forward=0.5", "3u");
     check("hardware.overlapped=4", "11u");
+}
+
+/// Wherever theory has a value for a size and its times, a run shows it.
+#[test]
+fn theory_says_what_runs_show() {
+    let mut said = 0;
+    for schedule in SCHEDULES {
+        for (p, m, v) in
+            (1..6).flat_map(|p| [1, p, 2 * p, 3 * p + 1].into_iter().flat_map(move |m| (1..4).map(move |v| (p, m, v))))
+        {
+            let size = Size { ranks: p, chunks: v, micro_batches: m };
+            for [forward, input, weight] in [[1, 1, 1], [1, 2, 1], [2, 1, 3], [3, 1, 0]] {
+                let all = forward + input + weight;
+                let float = |slots: u32| f64::from(slots);
+                let times = Times { forward: float(forward), input: float(input), weight: float(weight), overlapped: float(all) };
+                let known = schedule.check(size).is_ok().then(|| (schedule.theory.value)(size, times)).flatten();
+                let Some(idle) = known else { continue };
+                let costs = format!(
+                    "hardware = {{ forward = {forward}, backward_input = {input}, backward_weight = {weight}, overlapped = {all} }}"
+                );
+                let run = support::run(&text(schedule.name, (p, m, v), &costs));
+                let record = run.record();
+                let makespan = record.trace.clock.in_unit(record.run().makespan());
+                let expected = float(m * v * all) + idle;
+                assert!((makespan - expected).abs() < 1e-9, "{} {size:?} {costs}: {makespan}, not {expected}", schedule.name);
+                said += 1;
+            }
+        }
+    }
+    assert!(said > 300, "{said}");
 }
 
 /// A plan is known by what it is; another order is another plan.

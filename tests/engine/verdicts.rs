@@ -8,8 +8,9 @@ use crate::support::{SMALL, head_of, run};
 
 /// Runs the small model for five steps with these settings, and compares the verdict's word.
 fn check(data: usize, pipeline: usize, settings: &str, expected: &[&str]) {
+    let small = SMALL.replace("layers = 5", &format!("layers = {}", pipeline.max(5)));
     let text =
-        format!("{SMALL}[batch]\nmicro_batches = 3\nsteps = 5\n[parallel]\ndata = {data}\npipeline = {pipeline}\n{settings}");
+        format!("{small}[batch]\nmicro_batches = 3\nsteps = 5\n[parallel]\ndata = {data}\npipeline = {pipeline}\n{settings}");
     let run = run(&text);
     assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
     assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
@@ -19,7 +20,7 @@ fn check(data: usize, pipeline: usize, settings: &str, expected: &[&str]) {
 
 #[test]
 fn pipelines_equal_one_device_bit_for_bit() {
-    for pipeline in [1, 2, 3, 5] {
+    for pipeline in [1, 2, 3, 4, 5, 8] {
         for schedule in ["naive", "gpipe", "1f1b"] {
             check(1, pipeline, &format!("[pipeline]\nschedule = \"{schedule}\"\n"), &["equal"]);
         }
@@ -73,7 +74,7 @@ fn check_schedule(schedule: &str, pipeline: u32, micro_batches: u32, more: &str,
 
 #[test]
 fn data_parallel_sums_drift_no_more_than_they_may() {
-    for (data, pipeline) in [(2, 1), (4, 1), (8, 1), (2, 2), (3, 2), (2, 4)] {
+    for (data, pipeline) in [(2, 1), (4, 1), (8, 1), (2, 2), (3, 2), (2, 4), (4, 2), (2, 8)] {
         for all_reduce in ["ring", "tree", "star"] {
             let settings =
                 format!("[data_parallel]\nall_reduce = \"{all_reduce}\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\n");

@@ -33,6 +33,8 @@ pub struct Scene {
     pub table: bool,
     pub memory: Option<Bytes>,
     pub trouble: Vec<Trouble>,
+    pub strategy: Strategy,
+    pub recompute: Recompute,
 }
 
 pub fn pipeline(schedule: &'static str, stages: usize, micro_batches: u32) -> Scene {
@@ -48,6 +50,8 @@ pub fn pipeline(schedule: &'static str, stages: usize, micro_batches: u32) -> Sc
         table: false,
         memory: None,
         trouble: vec![],
+        strategy: Strategy::Ddp,
+        recompute: Recompute::None,
     }
 }
 
@@ -104,7 +108,7 @@ impl Scene {
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {
-                strategy: Strategy::Ddp,
+                strategy: self.strategy,
                 no_sync: true,
                 all_reduce,
                 bucket: Bytes(50_000),
@@ -113,7 +117,7 @@ impl Scene {
                 expand: true,
             },
             fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
-            recompute: Recomputation { mode: Recompute::None, every: 1, saved: SavedTensors::Lab },
+            recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
@@ -165,6 +169,12 @@ pub fn all() -> Vec<(String, Session)> {
         }
         add(&format!("naive p8 table {table}"), Scene { table, ..pipeline("naive", 8, 3) });
         add(&format!("data parallel table {table}"), Scene { replicas: 3, table, ..pipeline("1f1b", 1, 4) });
+    }
+    for strategy in [Strategy::Zero1, Strategy::Zero2, Strategy::Fsdp] {
+        add(&format!("{strategy}"), Scene { replicas: 3, strategy, table: true, ..pipeline("1f1b", 1, 3) });
+    }
+    for recompute in [Recompute::Selective, Recompute::Full] {
+        add(&format!("{recompute} recomputation"), Scene { recompute, ..pipeline("1f1b", 2, 3) });
     }
     let slow = trouble(TroubleKind::SlowRank, Some(1), "", 2.5);
     add("slow rank", Scene { trouble: vec![slow], table: true, ..pipeline("1f1b", 4, 6) });

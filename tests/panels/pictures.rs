@@ -1,4 +1,4 @@
-//! Pictures of the panels at the room that they have on screens of 80x24, 120x36 and 200x60.
+//! Pictures of the panels at the room that they have on screens of 80x24, 120x36 and 200x60, and on the smallest, of 60x18.
 
 use super::{ASCII_MONO, BLOCKS_DARK, Draw, PANELS, Place, data, drawn};
 use ranklab::base::BufferId;
@@ -7,7 +7,7 @@ use ratatui::buffer::{Buffer, Cell};
 use std::collections::BTreeSet;
 
 /// The room that is left for a panel on a screen of the size in the name.
-const ROOMS: [(&str, (u16, u16)); 3] = [("80x24", (80, 20)), ("120x36", (120, 30)), ("200x60", (200, 54))];
+const ROOMS: [(&str, (u16, u16)); 4] = [("80x24", (80, 19)), ("120x36", (120, 30)), ("200x60", (200, 54)), ("60x18", (60, 15))];
 
 #[test]
 fn the_1f1b_lesson_in_its_middle() {

@@ -1,14 +1,12 @@
 //! Data parallelism: what the ranks that see different data keep whole, and what they share out among themselves.
 //!
-//! [`TABLE`] is all that the strategies are. The rest follows from its three columns:
+//! The table in [`crate::base::sharing`] is all that the strategies are. The rest follows from its three columns:
 //!
 //! - What is **shared out** is cut into as many shards as there are ranks, and each rank keeps one (`state`).
 //! - Shared **parameters** are gathered before a unit computes and freed behind it, forward and backward (`gather`).
 //! - Whole gradients are all-reduced once a step. Shared **gradients** are reduce-scattered every micro-batch, as no rank has room to wait
 //!   for the next (`reduce`).
 //! - With a shared **optimizer** every rank updates its shard; where parameters are whole, they are gathered once behind it (`optimizer`).
-//!
-//! Source: Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models", arXiv 1910.02054.
 
 pub(super) mod gather;
 pub(super) mod reduce;
@@ -18,7 +16,8 @@ use std::collections::BTreeSet;
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{Bytes, Dtype, ParameterId, Rank, Strategy};
+use crate::base::sharing::Sharing as Row;
+use crate::base::{Bytes, Dtype, ParameterId, Rank};
 use crate::program::tables::{Fold, Group};
 use crate::program::{Program, Unit};
 use crate::scenario::Training;
@@ -26,24 +25,6 @@ use crate::scenario::Training;
 use super::buckets;
 use super::homes::Homes;
 pub(super) use state::{Copies, Held, add as add_state};
-
-/// A row of the table: what a strategy shares out.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub strategy: Strategy,
-    pub optimizer: bool,
-    pub gradients: bool,
-    pub parameters: bool,
-}
-
-/// Every strategy.
-const TABLE: [Row; 5] = [
-    Row { strategy: Strategy::Ddp, optimizer: false, gradients: false, parameters: false },
-    Row { strategy: Strategy::Zero1, optimizer: true, gradients: false, parameters: false },
-    Row { strategy: Strategy::Zero2, optimizer: true, gradients: true, parameters: false },
-    Row { strategy: Strategy::Zero3, optimizer: true, gradients: true, parameters: true },
-    Row { strategy: Strategy::Fsdp, optimizer: true, gradients: true, parameters: true },
-];
 
 /// A strategy on a mesh and a model: which ranks share which units.
 pub(super) struct Sharing {
@@ -66,11 +47,8 @@ impl Sharing {
     /// Cuts the parameters of every pipeline rank into units. One rank shares with nobody: there all strategies are the same.
     pub(super) fn new(program: &Program, training: &Training, homes: &Homes) -> Self {
         let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
-        let data = training.mesh.size(Axis::Data) * training.fold * alike.first().map_or(1, Vec::len);
-        let strategy = training.data_parallel.strategy;
-        let row = TABLE.iter().find(|row| row.strategy == strategy).expect("a row for each strategy");
-        let shards = if row.parameters { training.fsdp.shard_size.min(data) } else { data };
-        let (row, shards) = if shards == 1 || !row.optimizer { (&TABLE[0], 1) } else { (row, shards) };
+        let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
+        let (row, shards) = training.sharing();
         let parameters = |stages: &Vec<usize>| parameters(program, training, stages);
         let parameters: Vec<Vec<ParameterId>> = homes.of_row.iter().map(parameters).collect();
         let units = |(stages, own): (&Vec<usize>, &Vec<ParameterId>)| match row.parameters {

@@ -23,7 +23,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let run = data.run();
     let at = data.progress.at(&run, view.position.event);
     let mut rest = Cut::of(pen);
-    let lower = if rest.0.height < 14 { 0 } else { rest.0.height * 2 / 5 };
+    let lower = if rest.0.height < 14 { 0 } else { (rest.0.height * 2).div_ceil(5) };
     let below = Cut(rest.bottom(lower));
     programs(&at, view, rest, pen);
     if lower > 0 {

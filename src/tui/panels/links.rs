@@ -2,7 +2,7 @@
 
 use super::debugger::message_text;
 use super::parts::{
-    Cut, Head, Line, choice, first_row, left, mark, op_text, pane, paragraph, percent, ratio, right, share_of, table,
+    Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
 };
 use super::wires::{self, Wires};
 use crate::base::units::{Clock, short_number};
@@ -129,7 +129,11 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
 fn side(subject: &Subject<'_>, at: &At, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
         Subject::Collective(chunks) => {
-            let title = if area.width >= 42 { "Chunks  how many ranks are summed in" } else { "Chunks  ranks summed in" };
+            let title = match area.width {
+                42.. => "Chunks  how many ranks are summed in",
+                30.. => "Chunks  ranks summed in",
+                _ => "Chunks",
+            };
             pane(pen, area, title, false, |inside| matrix(chunks, at, inside));
         }
         _ => pane(pen, area, "Messages", false, |inside| messages(at, inside)),
@@ -144,7 +148,7 @@ fn messages(at: &At, pen: &mut Pen<'_>) {
         pen.say(2, y, &message_text(at, flight.send), Role::Text);
         y += 1;
         if y >= pen.height() {
-            return;
+            return more_below(pen);
         }
     }
     if flights.is_empty() {
@@ -204,6 +208,9 @@ fn column(chunk: usize) -> u16 {
 const LINKS: [Head; 8] =
     [left("link"), left("now"), left("busy so far"), right("bytes"), right("of"), right("alpha"), right("GB/s"), left("note")];
 
+/// Below this width the table of links says how busy they are in numbers alone.
+const NARROW: u16 = 36;
+
 fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen: &mut Pen<'_>) {
     let room = usize::from(pen.height().saturating_sub(2)).max(1);
     let chosen = view.chosen.min(wires.all.len().saturating_sub(1));
@@ -216,7 +223,7 @@ fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen:
         let cells = vec![
             format!("{}{}->{}", mark(place == chosen), wire.from, wire.to),
             wire.now.clone(),
-            format!("{} {:>4}", bar(pen, share), percent(share)),
+            if pen.width() < NARROW { percent(share) } else { format!("{} {:>4}", bar(pen, share), percent(share)) },
             wire.carried.bytes.to_string(),
             wire.total.0.to_string(),
             link.map_or_else(|| "free".to_owned(), |link| at.run.trace.clock.show(link.alpha)),

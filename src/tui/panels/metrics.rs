@@ -4,14 +4,15 @@ use super::facts;
 use super::gaps;
 use super::links::show_unit;
 use super::parts::{Cut, Head, Line, cells, first_row, left, mark, pane, paragraph, percent, ratio, right, table};
-use crate::base::{Rank, Ticks};
+use crate::base::units::short_number;
+use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::VerdictKind;
 use crate::observe::formula::{Quantity, find};
 use crate::observe::kind::Kind;
 use crate::observe::metrics::RankMetrics;
 use crate::program::trace::Outcome;
 use crate::tui::data::{PanelView, RunData};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// Draws it; of `view` only the focus and the scrolled lines matter.
@@ -26,7 +27,12 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let wanted = if wide { ranks.saturating_mul(2).saturating_add(6).max(14) } else { ranks.saturating_add(4) };
     let mut above = Cut(rest.top(if height < 10 { height } else { wanted.min(height / 2) }));
     let bars = if wide { above.left(width * 60 / 100) } else { above.left(width) };
-    let title = format!("Where each rank spends the first step  modelled, {}", data.clock().show(data.metrics.makespan));
+    let time = data.clock().show(data.metrics.makespan);
+    let title = if bars.width < 64 {
+        format!("The first step  modelled, {time}")
+    } else {
+        format!("Where each rank spends the first step  modelled, {time}")
+    };
     pane(pen, bars, &title, view.focused, |inside| shares(data, view, inside));
     if wide {
         pane(pen, above.0, "Headline numbers", false, |inside| {
@@ -97,12 +103,14 @@ fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
     let mut kinds: Vec<Kind> = data.prepared.busy.iter().flatten().map(|&(kind, _)| kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
+    let (exposed, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
+    let idle = [format!("{exposed} exposed"), format!("{bubble} bubble"), "blank ramp".to_owned()];
     let mut x = 1;
-    for kind in kinds {
-        x = pen.say(x, y, &format!("{} {}  ", kind.letter(), kind.name()), Role::Quiet);
+    for entry in kinds.into_iter().map(|kind| format!("{} {}", kind.letter(), kind.name())).chain(idle) {
+        if x + width_of(&entry) <= pen.width() {
+            x = pen.say(x, y, &entry, Role::Quiet) + 2;
+        }
     }
-    let (dots, bubble) = (pen.tier.fill(Kind::ExposedCommunication), pen.tier.fill(Kind::Bubble));
-    pen.say(x, y, &format!("{dots} exposed  {bubble} bubble  blank ramp"), Role::Quiet);
 }
 
 const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("")];
@@ -110,6 +118,12 @@ const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("
 /// Run and formula, side by side; returns the line below.
 fn headlines(data: &RunData, pen: &mut Pen<'_>) -> u16 {
     table(pen, 0, &HEADS, &numbers(data))
+}
+
+/// A formula's bytes.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a checked model")]
+fn bytes(value: f64) -> String {
+    Bytes(value.round() as u64).to_string()
 }
 
 /// A part of a rank's time.
@@ -120,7 +134,7 @@ fn numbers(data: &RunData) -> Vec<Line> {
     let clock = data.clock();
     let formula = |quantity: Quantity, show: &dyn Fn(f64) -> String| {
         let found = find(&data.prepared.asked.formulas, quantity);
-        found.map_or_else(|| (String::new(), String::new()), |formula| (show(formula.value), formula.text.to_owned()))
+        found.map_or_else(|| (String::new(), String::new()), |formula| (show(formula.value), formula.text.clone()))
     };
     let mut lines = Vec::new();
     let mut add = |name: &str, run: String, (value, text): (String, String)| {
@@ -131,6 +145,12 @@ fn numbers(data: &RunData) -> Vec<Line> {
     add("first step", clock.show(metrics.makespan), formula(Quantity::Makespan, &time));
     if let Some(period) = metrics.step_period {
         add("step period", clock.show(period), none());
+    }
+    if find(&data.prepared.asked.formulas, Quantity::Traffic).is_some() {
+        let rank = &metrics.ranks[0];
+        let state = rank.state.parameter + rank.state.gradient + rank.state.optimizer;
+        add("state of r0", state.to_string(), formula(Quantity::State, &bytes));
+        add("moved, in parameters", short_number(rank.traffic_psi), formula(Quantity::Traffic, &short_number));
     }
     add("bubble, of all time", facts::percent(metrics.bubble_fraction()), formula(Quantity::BubbleFraction, &facts::percent));
     if let Some(work) = metrics.bubble_ratio() {

@@ -185,14 +185,25 @@ pub fn wrapped(text: &str, width: u16, indent: usize) -> Vec<String> {
     lines
 }
 
-/// Writes a wrapped text from line `y` on; returns the line below.
+/// Writes a wrapped text from line `y` on; returns the line below. What lies below the last line leaves dots at its end.
 pub fn paragraph(pen: &mut Pen<'_>, y: u16, text: &str, role: Role) -> u16 {
     let mut y = y;
     for line in wrapped(text, pen.width().saturating_sub(2), 2) {
+        if y >= pen.height() {
+            more_below(pen);
+        }
         pen.say(1, y, &line, role);
         y += 1;
     }
     y
+}
+
+/// Says at the end of the last line that there is more below it.
+pub fn more_below(pen: &mut Pen<'_>) {
+    let dots = pen.tier.dots();
+    if let Some(last) = pen.height().checked_sub(1) {
+        pen.say_right(0, last, 0, dots, Role::Quiet);
+    }
 }
 
 /// `part` of `whole` in cells of `width`; something is never nothing.
@@ -241,6 +252,10 @@ const SHORT: [(&str, &str); 9] = [
 /// What is shortened next, where short words are not enough.
 const SHORTER: [(&str, &str); 4] = [("blocks.", "b"), ("chunk", "c"), (" -> ", ">"), (" <- ", "<")];
 
+/// And at last: the arrow says who sends, and a pass has its letter.
+const SHORTEST: [(&str, &str); 6] =
+    [("send ", ""), ("recv+ ", "+"), ("recv ", ""), ("bwd-in ", "I "), ("bwd-w ", "W "), ("fwd ", "F ")];
+
 /// The head of an op, squeezed into `room` columns.
 #[must_use]
 pub fn op_text(program: &Program, op: OpId, room: u16, tier: Tier) -> String {
@@ -252,7 +267,7 @@ pub fn op_text(program: &Program, op: OpId, room: u16, tier: Tier) -> String {
 #[must_use]
 pub fn squeezed(text: &str, room: u16, tier: Tier) -> String {
     let mut text = text.to_owned();
-    for words in [SHORT.as_slice(), SHORTER.as_slice()] {
+    for words in [SHORT.as_slice(), SHORTER.as_slice(), SHORTEST.as_slice()] {
         if width_of(&text) > room {
             text = words.iter().fold(text, |text, (long, short)| text.replace(long, short));
         }
@@ -295,12 +310,15 @@ mod tests {
         check("send chunk0 -> r1", 17, "send chunk0 -> r1");
         check("send chunk0 -> r1", 16, "send c0>r1");
         check("recv-reduce chunk12 <- r1023", 20, "recv+ c12<r1023");
-        check("recv-reduce chunk12 <- r1023", 12, "recv...r1023");
+        check("recv-reduce chunk12 <- r1023", 12, "+c12<r1023");
+        check("recv-reduce chunk12 <- r1023", 9, "+c1...023");
+        check("send x4.1 -> r1", 9, "x4.1>r1");
         check("1B3 backward-weight blocks.12", 20, "1B3 bwd-w blocks.12");
         check("1B3 backward-weight blocks.12", 16, "1B3 bwd-w b12");
-        check("1B3 backward-weight blocks.12", 11, "1B3 ... b12");
+        check("1B3 backward-weight blocks.12", 11, "1B3 W b12");
+        check("1B3 backward-weight blocks.12", 8, "1B...b12");
         check("long", 2, "long");
-        assert_eq!(squeezed("recv-reduce chunk12 <- r1023", 12, Tier::Blocks), "recv+\u{2026}<r1023");
+        assert_eq!(squeezed("recv-reduce chunk12 <- r1023", 9, Tier::Blocks), "+c12\u{2026}1023");
     }
 
     #[test]

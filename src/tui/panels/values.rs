@@ -1,5 +1,6 @@
 //! The values of the focus rank: what the op at which it stands reads and writes, then whatever else it holds.
 
+use super::parts::more_below;
 use crate::base::units::short_number;
 use crate::base::{BufferId, Rank};
 use crate::observe::state::At;
@@ -20,7 +21,7 @@ pub fn draw(data: &RunData, at: &At, view: &PanelView<'_>, y: u16, pen: &mut Pen
     }
     for buffer in wanted(at, view.focus, &held) {
         if y >= pen.height() {
-            return;
+            return more_below(pen);
         }
         y = value(data, known, buffer, held.contains(&buffer), y, pen);
     }
