@@ -55,6 +55,35 @@ fn two_way_schedules_average_over_both_homes_of_a_stage() {
     }
 }
 
+/// The first stage and the last have half each of a tied embedding's gradient; in exact mode the order of their sum does not show.
+#[test]
+fn a_tied_embedding_is_summed_over_its_two_stages() {
+    for (schedule, pipeline, data) in [("1f1b", 2, 1), ("gpipe", 3, 2), ("interleaved", 2, 1), ("zbv", 3, 1), ("dualpipe", 2, 2)]
+    {
+        for (exact, expected) in [(false, ["equal", "expected-drift"].as_slice()), (true, ["equal"].as_slice())] {
+            let text = format!(
+                "[model]\nlayers = 6\nhidden = 16\nheads = 2\nsequence = 7\nvocab = 31\ntied = true\n\
+                 [batch]\nmicro_batches = 4\nsteps = 3\n[parallel]\npipeline = {pipeline}\ndata = {data}\n\
+                 [pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = {exact}\n"
+            );
+            let run = run(&text);
+            assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+            assert_eq!(ranklab::program::check(run.session.program()), [], "{text}");
+            assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
+        }
+    }
+    check_wrong_tied();
+}
+
+/// Without its sum the two copies of the embedding part ways, which one device tells.
+fn check_wrong_tied() {
+    let text =
+        format!("{SMALL}tied = true\n[parallel]\npipeline = 2\n[[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce embedding\"\n");
+    let run = run(&text);
+    let Verdict::Wrong { first_difference, .. } = &run.verdict else { panic!("{:?} for\n{text}", run.verdict) };
+    assert_eq!(head_of(&run, first_difference.op), "all-reduce embedding (skipped)");
+}
+
 /// Trains a small model of twelve layers for three steps; `more` stands behind the schedule.
 fn check_schedule(schedule: &str, pipeline: u32, micro_batches: u32, more: &str, expected: &[&str]) {
     let parallel = format!("pipeline = {pipeline}");
