@@ -44,6 +44,27 @@ fn schedules_equal_one_device_bit_for_bit() {
     check_schedule("dualpipev", 4, 9, "", &["equal"]);
 }
 
+#[test]
+fn eight_ranks_equal_one_device_bit_for_bit() {
+    for (schedule, micro_batches) in [
+        ("looped-bfs", 8),
+        ("interleaved", 8),
+        ("zb-h1", 9),
+        ("zb-h2", 15),
+        ("zb1p", 8),
+        ("zbv", 8),
+        ("v-half", 8),
+        ("v-min", 8),
+        ("dualpipev", 16),
+    ] {
+        let text = format!(
+            "[model]\nlayers = 16\nhidden = 8\nheads = 2\nsequence = 5\nvocab = 23\n[batch]\nmicro_batches = {micro_batches}\n\
+             [parallel]\npipeline = 8\n[pipeline]\nschedule = \"{schedule}\"\n"
+        );
+        assert_eq!(run(&text).verdict.name(), "equal", "{text}");
+    }
+}
+
 /// Where a stage stands twice two sums meet; in exact mode that does not show.
 #[test]
 fn two_way_schedules_average_over_both_homes_of_a_stage() {
