@@ -163,4 +163,11 @@ fn a_skipped_op_is_named() {
     check_wrong("pipeline = 2", "op = \"0F1 forward blocks.2\"", "0F1 forward blocks.2 (skipped)", 0);
     check_wrong("pipeline = 3", "op = \"1B2 backward-input blocks.3\"\nstep = 2", "1B2 backward-input blocks.3 (skipped)", 2);
     check_wrong("pipeline = 2", "op = \"0B1 backward-weight blocks.0\"", "0B1 backward-weight blocks.0 (skipped)", 0);
+    let sharded = |strategy: &str| format!("data = 4\n[data_parallel]\nstrategy = \"{strategy}\"");
+    let on = |op: &str| format!("op = \"{op}\"\nrank = 2\nstep = 1");
+    check_wrong(&sharded("zero-2"), &on("accumulate"), "accumulate (skipped)", 1);
+    check_wrong(&sharded("fsdp"), &on("accumulate"), "accumulate (skipped)", 1);
+    check_wrong(&sharded("fsdp"), "op = \"all-gather blocks.3\"\nstep = 1", "0F0 forward blocks.3", 1);
+    check_wrong(&sharded("fsdp"), "op = \"reduce-scatter blocks.3\"", "reduce-scatter blocks.3 (skipped)", 0);
+    check_wrong(&sharded("zero-1"), "op = \"all-gather bucket0\"", "0F0 forward embedding", 1);
 }
