@@ -6,6 +6,7 @@ mod collective;
 mod fold;
 mod hardware;
 pub mod keys;
+mod levels;
 mod limits;
 mod load;
 mod memory;

@@ -1,5 +1,6 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
+mod all_reduce;
 mod buckets;
 mod collectives;
 mod deadlocks;

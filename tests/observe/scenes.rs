@@ -134,7 +134,7 @@ impl Scene {
 
 /// A bare all-reduce of `bytes` over `ranks` ranks.
 pub fn collective(algorithm: AllReduce, ranks: usize, bytes: u64, costs: Costs) -> Scenario {
-    let chunks = if algorithm == AllReduce::Ring { ranks } else { 1 };
+    let chunks = algorithm.chunks(ranks).unwrap_or(1);
     let task = Task::Collective(Collective { kind: CollectiveKind::AllReduce, bytes: Bytes(bytes), ranks, algorithm, chunks });
     scenario(task, Hardware { costs, memory: None, ranks_per_node: ranks }, vec![])
 }
