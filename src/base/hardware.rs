@@ -12,6 +12,8 @@ pub struct Hardware {
     pub memory: Option<Bytes>,
     /// Ranks in one node: messages inside use `inside`, others `between` (see [`Table`]).
     pub ranks_per_node: usize,
+    /// If messages that are in flight together share the ports of ranks and the NICs of nodes: how many NICs a node has.
+    pub sharing: Option<usize>,
 }
 
 /// What compute and messages cost.

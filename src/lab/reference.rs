@@ -121,5 +121,5 @@ fn run(program: Program) -> crate::engine::Result<Reference> {
 /// A reference's time does not matter.
 pub(super) fn untimed() -> Hardware {
     let slot = UnitCosts { ticks_per_slot: 1, forward: Ticks(1), backward_input: Ticks(1), backward_weight: Ticks(1) };
-    Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1 }
+    Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1, sharing: None }
 }

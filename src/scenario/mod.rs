@@ -17,6 +17,7 @@ mod reader;
 mod sharding;
 pub mod settings;
 mod text;
+pub mod topology;
 mod training;
 mod trouble;
 mod value;

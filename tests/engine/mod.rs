@@ -3,6 +3,7 @@
 mod all_reduce;
 mod buckets;
 mod collectives;
+mod contention;
 mod deadlocks;
 mod folding;
 mod recompute;
