@@ -34,10 +34,14 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
         grouped(per_node as i128),
         grouped(ranks as i128)
     );
-    let (below, above) = (ranks / per_node * per_node, ranks.next_multiple_of(per_node));
-    let near = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
+    let hint = match &scenario.task {
+        Task::Collective(_) => {
+            format!("ranks = {} or {} would do", ranks / per_node * per_node, ranks.next_multiple_of(per_node))
+        }
+        Task::Train(_) => format!("ranks_per_node = {ranks} would do"),
+    };
     let problem = Problem::new(message).allowed("as many ranks as fill whole nodes, or an even share of each");
-    written.refuse(&keys, problem.hint(format!("{near} ranks would do; a ring or halving-doubling takes any number")));
+    written.refuse(&keys, problem.hint(format!("{hint}; a ring or halving-doubling takes any number")));
 }
 
 /// The groups that all-reduce: data-parallel ranks, or the copies of each shard.
