@@ -36,6 +36,8 @@ pub struct UnitCosts {
     pub backward_input: Ticks,
     /// Backward for the weights of a stage.
     pub backward_weight: Ticks,
+    /// A forward and a backward that run as one; every pass's share of it is a whole number of ticks.
+    pub overlapped: Ticks,
 }
 
 /// A device and the links around it.
@@ -82,6 +84,14 @@ pub fn members_per_node(ranks: &[Rank], ranks_per_node: usize) -> Option<usize> 
     let mut sizes = nodes.map(<[Rank]>::len);
     let first = sizes.next()?;
     sizes.all(|size| size == first).then_some(first)
+}
+
+impl UnitCosts {
+    /// A forward and a backward, one after the other.
+    #[must_use]
+    pub fn all(&self) -> Ticks {
+        self.forward + self.backward_input + self.backward_weight
+    }
 }
 
 impl Hardware {
