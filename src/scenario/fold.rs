@@ -35,6 +35,7 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
         () if training.is_two_way() => Some("some hold the same stages as others in another place"),
         () if training.splits_embedding() => Some("some share an embedding with others"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),
+        () if scenario.hardware.sharing.is_some() => Some("each shares links with others"),
         () if !are_placed_alike(training, &scenario.hardware) => Some("some talk inside a node where others talk between nodes"),
         () => None,
     }
