@@ -1,7 +1,7 @@
-//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [pipeline|ring]`.
+//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE]`.
 //!
-//! Two cases: 1F1B over 64 stages with 1,024 micro-batches, and one ring all-reduce over 1,024 ranks expanded into its 2.1 million
-//! messages, alpha-beta. Every phase is timed by itself, several rounds; best and median are printed.
+//! Pipelines of up to 64 ranks with textbook slots, and one ring all-reduce over 1,024 ranks expanded into its 2.1 million messages,
+//! alpha-beta. Every phase is timed by itself, several rounds; best and median are printed.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use ranklab::program::trace::Outcome;
 use ranklab::program::{Program, Trace, check};
 use ranklab::scenario::{Scenario, Task};
 
-/// Textbook slots.
-const PIPELINE: &str = r#"
-model = { preset = "tiny", layers = 64 }
-batch = { micro_batches = 1024, steps = 1 }
-parallel = { pipeline = 64 }
-pipeline = { schedule = "1f1b" }
-numerics = { values = "shape" }
-"#;
+/// Pipelines: case, schedule, ranks, stages of each, micro-batches. One block to a stage.
+const PIPELINES: [(&str, &str, u32, u32, u32); 6] = [
+    ("pipeline", "1f1b", 64, 1, 1024),
+    ("interleaved", "interleaved", 32, 2, 512),
+    ("interleaved-small", "interleaved", 8, 2, 128),
+    ("interleaved-512", "interleaved", 64, 2, 512),
+    ("interleaved-1024", "interleaved", 64, 2, 1024),
+    ("zbv", "zbv", 32, 2, 256),
+];
 
 /// Alpha-beta costs.
 const RING: &str = r#"
@@ -32,12 +33,22 @@ numerics = { values = "shape" }
 fn main() {
     keep_memory();
     let wanted = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    for (name, text) in [("pipeline", PIPELINE), ("ring", RING)] {
+    let pipelines = PIPELINES.map(|(name, schedule, p, v, m)| (name, pipeline(schedule, p, v, m)));
+    for (name, text) in pipelines.into_iter().chain([("ring", RING.to_owned())]) {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
-            let scenario = Scenario::parse(name, text, &[]).unwrap_or_else(|problems| panic!("{}", problems.render(false, 100)));
+            let scenario = Scenario::parse(name, &text, &[]).unwrap_or_else(|problems| panic!("{}", problems.render(false, 100)));
             measure(name, &scenario);
         }
     }
+}
+
+/// Textbook slots.
+fn pipeline(schedule: &str, p: u32, v: u32, m: u32) -> String {
+    let stages = p * v;
+    format!(
+        "model = {{ preset = \"tiny\", layers = {stages} }}\nbatch = {{ micro_batches = {m}, steps = 1 }}\nparallel.pipeline = {p}\n\
+         pipeline = {{ schedule = \"{schedule}\", chunks = {v} }}\nnumerics.values = \"shape\"\n"
+    )
 }
 
 const ROUNDS: usize = 9;

@@ -33,6 +33,8 @@ pub struct UnitCosts {
     pub backward_input: Ticks,
     /// Backward for the weights of a stage.
     pub backward_weight: Ticks,
+    /// A forward and a backward that run as one; every pass's share of it is a whole number of ticks.
+    pub overlapped: Ticks,
 }
 
 /// A device and the links around it.
@@ -70,6 +72,14 @@ pub struct Link {
     pub bytes_per_second: f64,
     /// Where the numbers come from.
     pub source: String,
+}
+
+impl UnitCosts {
+    /// A forward and a backward, one after the other.
+    #[must_use]
+    pub fn all(&self) -> Ticks {
+        self.forward + self.backward_input + self.backward_weight
+    }
 }
 
 impl Hardware {

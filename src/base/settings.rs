@@ -85,6 +85,16 @@ choices! {
 }
 
 choices! {
+    /// What a stage costs in slots where a rank holds several.
+    ChunkCosts {
+        /// A slot each: the schedules' own unit.
+        Whole = "whole",
+        /// The rank's slot is divided among them: the same work for any number of chunks.
+        Split = "split",
+    }
+}
+
+choices! {
     /// The feed-forward's non-linearity.
     Activation {
         /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.

@@ -3,7 +3,7 @@
 use super::failure::print;
 use super::input::Input;
 use super::{Exit, Outcome};
-use crate::lab;
+use crate::lab::{self, Checked};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -16,15 +16,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let scenario = arguments.input.scenario()?;
     let checked = lab::check(&scenario)?;
-    let mut text = String::new();
-    for finding in &checked.findings {
-        text.push_str(finding);
-        text.push('\n');
-    }
+    let mut lines: Vec<String> = checked.sheet.iter().map(|sheet| format!("sheet: {sheet}")).collect();
+    lines.extend_from_slice(&checked.findings);
     if checked.findings.is_empty() {
-        text =
-            format!("ok: {} ranks, {} ops; every check passes, and a run of the shapes completes\n", checked.ranks, checked.ops);
+        let Checked { ranks, ops, .. } = checked;
+        lines.push(format!("ok: {ranks} ranks, {ops} ops; every check passes, and a run of the shapes completes"));
     }
-    print(&text)?;
+    print(&lines.join("\n"))?;
     Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::CheckFailed })
 }

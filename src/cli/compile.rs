@@ -4,7 +4,8 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::compile;
-use crate::scenario::Task;
+use crate::program::sheet::Sheet;
+use crate::scenario::{Order, Task, Training};
 
 /// What to compile, and where to stop.
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let text = match arguments.after.as_deref() {
         None => compile::compile(&scenario).program.to_string(),
         Some("plan") => match &scenario.task {
-            Task::Train(training) => compile::plan(training).to_string(),
+            Task::Train(training) => plan(training),
             Task::Collective(_) => {
                 return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned()));
             }
@@ -34,6 +35,22 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     print(&text)?;
     Ok(Exit::Done)
+}
+
+/// The plan as PyTorch's CSV; a sheet with all its actions, in the letters of today. What PyTorch would not take is said beside it.
+fn plan(training: &Training) -> String {
+    let Order::Sheet(sheet) = &training.pipeline.order else {
+        let plan = compile::plan(training);
+        let text = plan.to_string();
+        if let Err(errors) = Sheet::parse(&text) {
+            let why = errors.first().map_or(String::new(), ToString::to_string);
+            eprintln!("note: PyTorch does not load this plan: {why}");
+        } else if plan.micro_batches() < plan.rows.len() {
+            eprintln!("note: PyTorch warns of fewer micro-batches than ranks");
+        }
+        return text;
+    };
+    sheet.to_string()
 }
 
 fn unknown(pass: &str) -> Failure {

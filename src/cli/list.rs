@@ -6,7 +6,7 @@ use super::failure::print;
 use super::{Exit, Outcome};
 use crate::base::tables::TABLES;
 use crate::scenario::presets::PRESETS;
-use crate::schedule::SCHEDULES;
+use crate::schedule::{SCHEDULES, Schedule};
 use crate::teach::{Library, library};
 
 /// What to list.
@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let rows: Vec<(String, &str)> = match arguments.what {
         What::Lessons => return lessons(),
         What::Scenarios => return scenarios(),
-        What::Schedules => SCHEDULES.iter().map(|schedule| (schedule.name.to_owned(), schedule.meaning)).collect(),
+        What::Schedules => return schedules(),
         What::Presets => PRESETS.iter().map(|preset| (preset.name.to_owned(), preset.meaning)).collect(),
         What::Hardware => TABLES.iter().map(|table| (table.name.to_owned(), table.meaning)).collect(),
     };
@@ -57,6 +57,21 @@ pub fn lessons() -> Outcome {
             eprintln!("lesson {}: {problem}", broken.name);
         }
     }
+    Ok(Exit::Done)
+}
+
+/// Each schedule with what it does, how long ranks are idle, and where it is from.
+fn schedules() -> Outcome {
+    let lines = |schedule: &Schedule| {
+        let about =
+            [schedule.meaning.to_owned(), format!("idle: {}", schedule.theory.idle), format!("from: {}", schedule.source)];
+        let names = [schedule.name, "", ""].map(str::to_owned);
+        names.into_iter().zip(about)
+    };
+    let rows: Vec<(String, String)> = SCHEDULES.iter().flat_map(lines).collect();
+    let rows: Vec<(String, &str)> = rows.iter().map(|(name, about)| (name.clone(), about.as_str())).collect();
+    print(&columns(&rows))?;
+    print("p ranks, v stages of each, m micro-batches; F, I and W are a stage's passes, B = I + W, t = F + B")?;
     Ok(Exit::Done)
 }
 

@@ -5,13 +5,14 @@
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::{BufferId, KernelId, Rank};
-use crate::program::plan::{Pass, Slot};
+use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
-use super::stages::{self, PartTables, Stages};
+use super::homes::Homes;
+use super::stages::{self, PartTables, Passes, Stages};
 use super::{Build, collective};
 
 /// Makes the compute ops of all steps and replicas; for a bare collective its one op.
@@ -20,21 +21,21 @@ pub(super) fn run(build: &mut Build) {
         collective::run(build);
         return;
     };
-    let plan = super::plan(training);
+    let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
     build.program.parameters = training.model.parameters();
-    let sharing = Sharing::new(&build.program, training);
+    let sharing = Sharing::new(&build.program, training, &homes);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
-    let stages = Stages::new(&mut build.program, training, &build.held);
+    let stages = Stages::new(&mut build.program, training, &homes, &build.held);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
-            let mut walk =
-                Walk { program: &mut build.program, training, stages: &stages, replica, step, flow, reads: Vec::new() };
+            let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
+            let mut walk = Walk { program, training, stages, homes, replica, step, flow, overlapped, reads: Vec::new() };
             walk.zero_gradients(&build.held);
-            plan.slots().for_each(|slot| walk.slot(slot));
+            plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
 }
@@ -52,9 +53,12 @@ struct Walk<'a> {
     program: &'a mut Program,
     training: &'a Training,
     stages: &'a Stages,
+    homes: &'a Homes,
     replica: usize,
     step: u32,
     flow: Flow,
+    /// The slot at work runs as one with another.
+    overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.
     reads: Vec<BufferId>,
 }
@@ -63,6 +67,8 @@ struct Walk<'a> {
 #[derive(Clone, Copy)]
 struct Site {
     rank: Rank,
+    /// Among the replicas and homes of the stage.
+    home: usize,
     /// Micro-batch of the step.
     local: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
@@ -100,11 +106,20 @@ impl Flow {
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
-        for stage in 0..self.stages.parts.len() {
-            let rank = stages::rank(self.training, self.replica, stage);
+        for row in 0..self.training.mesh.size(Axis::Pipeline) {
+            let rank = stages::rank(self.training, self.replica, row);
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
+    }
+
+    fn home(&self, stage: usize, copy: usize) -> usize {
+        self.replica * self.homes.of_stage[stage].len() + copy
+    }
+
+    fn cell(&mut self, cell: Cell) {
+        self.overlapped = matches!(cell, Cell::Overlap(..));
+        cell.slots().for_each(|slot| self.slot(slot));
     }
 
     fn slot(&mut self, slot: Slot) {
@@ -124,8 +139,11 @@ impl Walk<'_> {
     fn site(&self, slot: Slot) -> Site {
         let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
         let replica = u32::try_from(self.replica).expect("a checked mesh");
+        let stage = slot.stage as usize;
+        let home = self.homes.of(stage, slot.micro_batch as usize);
         Site {
-            rank: stages::rank(self.training, self.replica, slot.stage as usize),
+            rank: stages::rank(self.training, self.replica, home.row),
+            home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
             origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
@@ -144,21 +162,21 @@ impl Walk<'_> {
                 self.reads.extend(targets);
             }
         }
-        self.reads.extend_from_slice(&part.weights[self.replica]);
+        self.reads.extend_from_slice(&part.weights[site.home]);
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
-                self.run(site, part.forward, &[output]);
+                self.run(site, self.passes(part).forward, &[output]);
             }
             Part::Block(_) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, part.forward, &[output, saved]);
+                self.run(site, self.passes(part).forward, &[output, saved]);
             }
             Part::Head => {
                 let loss = self.program.buffer(site.rank, Name::Loss(site.global), Role::Scratch, self.stages.loss);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, part.forward, &[loss, saved]);
+                self.run(site, self.passes(part).forward, &[loss, saved]);
             }
         }
     }
@@ -172,10 +190,10 @@ impl Walk<'_> {
             Part::Head => {}
         }
         self.read(site, Flows::Saved, part.place, part);
-        self.reads.extend_from_slice(&part.weights[self.replica]);
+        self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
-        self.run(site, part.backward_input, &[gradient, deferred]);
+        self.run(site, self.passes(part).backward_input, &[gradient, deferred]);
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
@@ -186,9 +204,13 @@ impl Walk<'_> {
         };
         self.read(site, first, part.place, part);
         self.read(site, second, part.place, part);
-        let gradients = &part.gradients[self.replica];
+        let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
-        self.run(site, part.backward_weight, gradients);
+        self.run(site, self.passes(part).backward_weight, gradients);
+    }
+
+    fn passes(&self, part: &PartTables) -> Passes {
+        if self.overlapped { part.overlapped } else { part.alone }
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
@@ -224,9 +246,9 @@ impl Walk<'_> {
             Flows::ActivationGradient => place as usize + 1,
             _ => part.place as usize,
         };
-        let stage = stages.stage_of_place[owner];
+        let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
         let (training, replica) = (self.training, self.replica);
-        let make = || program.buffer(stages::rank(training, replica, stage), name, role, layout);
+        let make = || program.buffer(stages::rank(training, replica, row), name, role, layout);
         *self.flow.entry(what, place, site.local).get_or_insert_with(make)
     }
 }

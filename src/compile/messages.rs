@@ -11,52 +11,88 @@
 //! | `blocking` | the compute stream itself |
 //!
 //! On their own streams both ends wait for the compute ops that the rank issued before them.
+//!
+//! Messages meet by order. Where a rank needs a message that was sent behind others, it receives those first: receives along an edge are
+//! issued in the order of their sends. A sheet that says where messages stand has the last word.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::base::mesh::Axis;
 use crate::base::settings::PointToPoint;
 use crate::base::{BufferId, ChannelId, OpId, Rank, StreamId};
+use crate::program::plan::Slot;
 use crate::program::tables::{COMPUTE, Channel};
 use crate::program::{Buffer, OpKind, Origin, PassName, Program, Role};
+use crate::scenario::Order;
 
-use super::Build;
+use super::{Build, sheet};
 
 /// Adds all messages between stages.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
     let mut edges = Edges { p2p: training.pipeline.p2p, known: BTreeMap::new(), latest: [None; 4] };
-    let program = &mut build.program;
+    let (program, joined) = (&mut build.program, &build.joined);
     let mut copies = Copies::new(program);
-    program.reserve(2 * copies.from.len(), 2 * copies.from.len(), 0);
+    program.reserve(2 * copies.messages.len(), 2 * copies.messages.len(), 0);
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        program.order[rank.index()] = with_messages(program, &mut edges, &mut copies, rank, &order);
+        program.order[rank.index()] = match &training.pipeline.order {
+            Order::Sheet(sheet) if sheet.has_messages() => {
+                let row = &sheet.rows[training.mesh.coordinate(rank, Axis::Pipeline)];
+                sheet::with_messages(program, &mut edges, &copies, joined, (rank, &order, row))
+            }
+            _ => with_messages(program, &mut edges, &mut copies, joined, (rank, &order)),
+        };
     }
 }
 
 /// Which buffers travel, and their copies on the ranks that read them. A buffer goes to one rank.
-struct Copies {
+pub(super) struct Copies {
     /// Per buffer of the program before this pass: its copy.
     of: Vec<Option<BufferId>>,
-    /// Per copy, in the order of their ids: who sends it, and whether its receive stands.
-    from: Vec<(Rank, bool)>,
+    /// Per copy, in the order of their ids.
+    messages: Vec<Message>,
+    /// Per sender and receiver, the copies that are not received yet, in the order of their sends.
+    coming: BTreeMap<(Rank, Rank), VecDeque<BufferId>>,
     /// Buffers at the head of the table that never travel: state.
     lasting: usize,
+}
+
+/// A buffer that a message fills.
+struct Message {
+    from: Rank,
+    /// The op that reads it first.
+    reader: OpId,
+    /// Whether its receive stands.
+    received: bool,
 }
 
 impl Copies {
     /// Gives every remote read a local copy, and reads that instead.
     fn new(program: &mut Program) -> Self {
-        let mut copies = Self { of: vec![None; program.buffers.len()], from: Vec::new(), lasting: program.lasting() };
+        let (of, lasting) = (vec![None; program.buffers.len()], program.lasting());
+        let mut copies = Self { of, messages: Vec::new(), coming: BTreeMap::new(), lasting };
         for rank in (0..program.ranks()).map(Rank::new) {
             for place in 0..program.order[rank.index()].len() {
                 let op = program.order[rank.index()][place];
                 while let Some((operand, source)) = copies.remote(program, op, rank) {
-                    program.reads_mut(op)[operand] = copies.copy(program, source, rank);
+                    program.reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
                 }
             }
         }
+        copies.line_up(program);
         copies
+    }
+
+    /// Notes in which order the copies of every edge are sent.
+    fn line_up(&mut self, program: &Program) {
+        for op in program.all() {
+            for &source in program.writes(op) {
+                if let Some((to, copy)) = self.reader(program, source) {
+                    self.coming.entry((program.rank_of(op), to)).or_default().push_back(copy);
+                }
+            }
+        }
     }
 
     /// The first read of `op` that is memory of another rank, with its place.
@@ -65,67 +101,104 @@ impl Copies {
         reads.find(|(_, source)| source.index() >= self.lasting && program.buffers[source.index()].rank != rank)
     }
 
-    fn copy(&mut self, program: &mut Program, source: BufferId, to: Rank) -> BufferId {
+    fn copy(&mut self, program: &mut Program, source: BufferId, (to, reader): (Rank, OpId)) -> BufferId {
         let buffer = &mut program.buffers[source.index()];
         buffer.role = Role::Message;
         let Buffer { rank: from, name, layout, .. } = *buffer;
         *self.of[source.index()].get_or_insert_with(|| {
-            self.from.push((from, false));
+            self.messages.push(Message { from, reader, received: false });
             program.buffer(to, name, Role::Message, layout)
         })
     }
 
-    /// The rank that `source` travels to, if it does.
-    fn reader(&self, program: &Program, source: BufferId) -> Option<Rank> {
+    /// The rank that `source` travels to, and its copy there, if it travels.
+    pub fn reader(&self, program: &Program, source: BufferId) -> Option<(Rank, BufferId)> {
         if source.index() < self.lasting {
             return None;
         }
         let copy = (*self.of.get(source.index())?)?;
-        Some(program.buffers[copy.index()].rank)
+        Some((program.buffers[copy.index()].rank, copy))
     }
 
-    /// The sender of `buffer`, if it is a copy that has no receive yet.
-    fn first_use(&mut self, buffer: BufferId) -> Option<Rank> {
-        let (from, received) = self.from.get_mut(buffer.index().checked_sub(self.of.len())?)?;
-        (!std::mem::replace(received, true)).then_some(*from)
+    /// Who sends `buffer`, if a message fills it.
+    pub fn sender(&self, buffer: BufferId) -> Option<Rank> {
+        let message = buffer.index().checked_sub(self.of.len()).and_then(|copy| self.messages.get(copy))?;
+        Some(message.from)
+    }
+
+    /// What `rank` must receive before it can read `buffer`: nothing, or all that comes along the same edge up to it.
+    fn receive(&mut self, rank: Rank, buffer: BufferId, travelling: &mut Vec<(Rank, BufferId, OpId)>) {
+        let before = self.of.len();
+        let Some(message) = buffer.index().checked_sub(before).and_then(|copy| self.messages.get(copy)) else { return };
+        if message.received {
+            return;
+        }
+        let from = message.from;
+        let Some(coming) = self.coming.get_mut(&(from, rank)) else { return };
+        while let Some(next) = coming.pop_front() {
+            let message = &mut self.messages[next.index() - before];
+            message.received = true;
+            travelling.push((from, next, message.reader));
+            if next == buffer {
+                break;
+            }
+        }
     }
 }
 
 /// The ops of `rank` with receives before the slots that need them and sends behind the slots that make them.
-fn with_messages(program: &mut Program, edges: &mut Edges, copies: &mut Copies, rank: Rank, order: &[OpId]) -> Vec<OpId> {
+fn with_messages(
+    program: &mut Program,
+    edges: &mut Edges,
+    copies: &mut Copies,
+    joined: &BTreeSet<Slot>,
+    (rank, order): (Rank, &[OpId]),
+) -> Vec<OpId> {
     let mut issued = Vec::with_capacity(order.len() * 2);
-    let mut travelling: Vec<(Rank, BufferId)> = Vec::new();
+    let mut travelling: Vec<(Rank, BufferId, OpId)> = Vec::new();
     let mut before = None;
-    let mut rest = order;
-    while let Some(&first) = rest.first() {
-        let same = |&&op: &&OpId| program.origin_index(op) == program.origin_index(first);
-        let (slot, behind) = rest.split_at(rest.iter().take_while(same).count());
-        rest = behind;
-        let origin = Origin { pass: PassName::Messages, ..program.op(first).origin };
+    for slot in groups(program, joined, order) {
         for &op in slot {
-            for &local in program.reads(op) {
-                travelling.extend(copies.first_use(local).map(|from| (from, local)));
-            }
+            program.reads(op).iter().for_each(|&local| copies.receive(rank, local, &mut travelling));
         }
-        for (from, local) in travelling.drain(..) {
+        for (from, local, reader) in travelling.drain(..) {
+            let origin = origin(program, reader);
             issued.push(edges.receive(program, (from, rank), local, before, origin));
         }
         issued.extend_from_slice(slot);
         before = slot.iter().rev().copied().find(|&op| program.stream_of(op) == COMPUTE).or(before);
         for &op in slot {
             for &source in program.writes(op) {
-                travelling.extend(copies.reader(program, source).map(|to| (to, source)));
+                travelling.extend(copies.reader(program, source).map(|(to, _)| (to, source, op)));
             }
         }
-        for (to, source) in travelling.drain(..) {
+        for (to, source, writer) in travelling.drain(..) {
+            let origin = origin(program, writer);
             issued.push(edges.send(program, (rank, to), source, before, origin));
         }
     }
     issued
 }
 
+/// The ops of each slot, or of two that run as one; others by their origin.
+pub(super) fn groups<'order>(program: &Program, joined: &BTreeSet<Slot>, order: &'order [OpId]) -> Vec<&'order [OpId]> {
+    let is_one = |&before: &OpId, &op: &OpId| {
+        let is_joined = || {
+            let slot = |op| program.op(op).origin.slot;
+            slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
+        };
+        program.origin_index(op) == program.origin_index(before) || (!joined.is_empty() && is_joined())
+    };
+    order.chunk_by(is_one).collect()
+}
+
+/// A message is there because of the slot that made or needs its value.
+pub(super) fn origin(program: &Program, of: OpId) -> Origin {
+    Origin { pass: PassName::Messages, ..program.op(of).origin }
+}
+
 /// The channels and streams of directed pairs of ranks.
-struct Edges {
+pub(super) struct Edges {
     p2p: PointToPoint,
     known: BTreeMap<(Rank, Rank), Edge>,
     /// The latest few of them: a stage has few neighbours.
@@ -136,7 +209,7 @@ struct Edges {
 type Edge = (ChannelId, StreamId, StreamId);
 
 impl Edges {
-    fn send(
+    pub fn send(
         &mut self,
         program: &mut Program,
         edge: (Rank, Rank),
@@ -150,7 +223,7 @@ impl Edges {
         op
     }
 
-    fn receive(
+    pub fn receive(
         &mut self,
         program: &mut Program,
         edge: (Rank, Rank),

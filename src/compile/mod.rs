@@ -8,20 +8,25 @@ mod data_parallel;
 mod expand;
 mod flops;
 mod free;
+mod homes;
 mod lower;
 mod messages;
 mod optimizer;
 mod recompute;
+mod sheet;
 mod stages;
 mod synchronise;
 mod trouble;
 
+use std::collections::BTreeSet;
+
 use crate::program::Program;
-use crate::program::plan::Plan;
+use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
 use crate::program::trouble::Trouble;
 use crate::scenario::{Scenario, Task, Training};
-use crate::schedule::Size;
+
+use homes::Homes;
 
 pub use buckets::{Bucket, assign as assign_buckets};
 use data_parallel::{Held, Sharing};
@@ -40,7 +45,11 @@ pub struct Compiled {
 /// A program under construction.
 struct Build<'scenario> {
     scenario: &'scenario Scenario,
+    /// The pipeline's plan; `None` for a bare collective.
+    plan: Option<Plan>,
     program: Program,
+    /// Slots that run as one with the slot before them.
+    joined: BTreeSet<Slot>,
     /// Rules that have not met an op yet.
     trouble: Vec<Trouble>,
     /// What the ranks share out; `None` for a bare collective.
@@ -91,8 +100,7 @@ pub fn compile_until(scenario: &Scenario, name: &str) -> Option<Compiled> {
 /// The plan of one step of a pipeline.
 #[must_use]
 pub fn plan(training: &Training) -> Plan {
-    let stages = u32::try_from(training.pipeline.layers_per_stage.len()).expect("a checked number of stages");
-    (training.pipeline.schedule.plan)(Size { stages, micro_batches: training.batch.micro_batches })
+    training.plan()
 }
 
 fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
@@ -100,9 +108,16 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
     };
+    let plan = match &scenario.task {
+        Task::Train(training) => Some(plan(training)),
+        Task::Collective(_) => None,
+    };
+    let joined = plan.iter().flat_map(Plan::joined).collect();
     let mut build = Build {
         scenario,
+        plan,
         program,
+        joined,
         trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
         sharing: None,
         held: Vec::new(),
@@ -110,8 +125,7 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     for pass in passes {
         (pass.run)(&mut build);
     }
-    let plan = build.training().map(plan);
-    Compiled { plan, program: build.program, idle_trouble: build.trouble }
+    Compiled { plan: build.plan, program: build.program, idle_trouble: build.trouble }
 }
 
 /// The grid of exact mode: gradients of the lab's models stay far below 2^8, and 2^8 * 2^15 fits f32's 24-bit mantissa.
@@ -139,5 +153,10 @@ impl<'scenario> Build<'scenario> {
             Task::Train(training) => Some(training),
             Task::Collective(_) => None,
         }
+    }
+
+    /// Where the stages of the plan stand; `None` for a bare collective.
+    fn homes(&self) -> Option<Homes> {
+        Some(Homes::new(self.plan.as_ref()?, self.training()?.stages()))
     }
 }

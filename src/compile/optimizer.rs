@@ -64,7 +64,7 @@ impl End<'_, '_> {
     /// The parts whose own parameters the rank holds, with those parameters.
     fn owned_parts(&self, program: &Program) -> Vec<(Part, Vec<ParameterId>)> {
         let stage = self.gathers.training.mesh.coordinate(self.rank, Axis::Pipeline);
-        let own = self.gathers.sharing.parameters[stage].clone().map(ParameterId::new);
+        let own = self.gathers.sharing.parameters[stage].iter().copied();
         let mut parts: Vec<(Part, Vec<ParameterId>)> = Vec::new();
         for parameter in own {
             let part = program.parameters[parameter.index()].part;
@@ -170,5 +170,5 @@ fn shard_kernel(program: &mut Program, kernel: Kernel, flops: u64, shards: &[Buf
             .map_or(0, crate::program::TensorPart::elements)
     });
     let bytes: Bytes = shards.iter().map(|&shard| program.bytes(shard)).sum();
-    program.kernel(KernelCost { kernel, shares: 0, flops: flops * elements as u64, bytes: 2 * bytes.0 })
+    program.kernel(KernelCost { flops: flops * elements as u64, bytes: 2 * bytes.0, ..KernelCost::free(kernel) })
 }

@@ -11,6 +11,7 @@ use crate::scenario::Training;
 
 use super::data_parallel::Held;
 use super::flops;
+use super::homes::Homes;
 
 /// The parts of every stage, and the layouts and kernels that all stages share.
 pub(super) struct Stages {
@@ -33,47 +34,57 @@ pub(super) struct PartTables {
     pub place: u32,
     pub saved: LayoutId,
     pub deferred: LayoutId,
-    pub forward: KernelId,
-    pub backward_input: KernelId,
-    pub backward_weight: KernelId,
-    /// Per replica, the parameters' buffers in the kernels' order.
+    /// Its passes by themselves.
+    pub alone: Passes,
+    /// Its passes in a forward and a backward that run as one.
+    pub overlapped: Passes,
+    /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
-    /// Per replica, their gradients' buffers.
+    /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
 }
 
-/// The rank of `stage` in `replica`.
-pub(super) fn rank(training: &Training, replica: usize, stage: usize) -> Rank {
+/// The kernels of a part.
+#[derive(Clone, Copy)]
+pub(super) struct Passes {
+    pub forward: KernelId,
+    pub backward_input: KernelId,
+    pub backward_weight: KernelId,
+}
+
+/// The rank of the plan's `row` in `replica`.
+pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
     let mesh = &training.mesh;
-    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, stage)
+    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, row)
 }
 
 impl Stages {
-    /// Cuts the model into stages; `held` is what every rank holds of its stage.
-    pub(super) fn new(program: &mut Program, training: &Training, held: &[Held]) -> Self {
+    /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
+    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
         let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
         let model = &training.model;
         let cut = cut(training);
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
-        let free = |kernel| KernelCost { kernel, shares: 0, flops: 0, bytes: 0 };
         let mut stages = Self {
-            parts: cut.iter().map(|parts| stage(program, training, parts)).collect(),
+            parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
             activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
             loss: program.layout(Layout::tensor(dtype, &[])),
-            load_tokens: program.kernel(free(Kernel::LoadTokens)),
-            load_targets: program.kernel(free(Kernel::LoadTargets)),
-            zero_gradients: program.kernel(free(Kernel::ZeroGradients)),
+            load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
+            load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
+            zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
-                let held = &held[rank(training, replica, stage).index()];
-                for part in parts {
-                    let (weights, gradients) = operands(held, &parameters(model, &first_parameter, part.part));
-                    part.weights.push(weights);
-                    part.gradients.push(gradients);
+                for &row in &homes.of_stage[stage] {
+                    let held = &held[rank(training, replica, row).index()];
+                    for part in &mut *parts {
+                        let (weights, gradients) = operands(held, &parameters(model, &first_parameter, part.part));
+                        part.weights.push(weights);
+                        part.gradients.push(gradients);
+                    }
                 }
             }
         }
@@ -91,22 +102,28 @@ fn cut(training: &Training) -> Vec<Vec<Part>> {
     stages
 }
 
-fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<PartTables> {
+fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
     let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let kernels = [Kernel::Forward(part), Kernel::BackwardInput(part), Kernel::BackwardWeight(part)];
-        let [forward, backward_input, backward_weight] = kernels.map(|kernel| program.kernel(cost(training, kernel, shares)));
+        let mut passes = |overlapped| {
+            let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
+            Passes {
+                forward: kernel(Kernel::Forward(part)),
+                backward_input: kernel(Kernel::BackwardInput(part)),
+                backward_weight: kernel(Kernel::BackwardWeight(part)),
+            }
+        };
+        let (alone, overlapped) = (passes(false), passes(overlaps));
         PartTables {
             part,
             place: place(model, part),
             saved: program.layout(bundle(saved(training, part), dtype)),
             deferred: program.layout(bundle(deferred(model, size, part), dtype)),
-            forward,
-            backward_input,
-            backward_weight,
+            alone,
+            overlapped,
             weights: Vec::new(),
             gradients: Vec::new(),
         }
@@ -118,7 +135,7 @@ fn stage(program: &mut Program, training: &Training, parts: &[Part]) -> Vec<Part
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
+    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
 }
 
 fn place(model: &Model, part: Part) -> u32 {

@@ -145,7 +145,7 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
     }
 }
 
-/// A stage's blocks share its slot evenly; all else is free.
+/// A stage's blocks share its slot evenly, passes that run as one share theirs as they share the sum of their own; all else is free.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
         Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,
@@ -153,7 +153,8 @@ fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
         Kernel::BackwardWeight(_) => unit.backward_weight,
         _ => return Ticks::ZERO,
     };
-    slot.0.checked_div(u64::from(kernel.shares)).map_or(Ticks::ZERO, Ticks)
+    let slot = if kernel.overlapped { slot.0 * unit.overlapped.0 / unit.all().0 } else { slot.0 };
+    slot.checked_div(u64::from(kernel.shares)).map_or(Ticks::ZERO, Ticks)
 }
 
 /// alpha + bytes / bandwidth.

@@ -9,13 +9,16 @@ use crate::observe::Run;
 use crate::observe::why;
 use crate::program::head::head;
 use crate::program::trace::Outcome;
-use crate::scenario::Scenario;
+use crate::scenario::{Order, Scenario, Task};
+use crate::schedule::Schedule;
 
 /// What a check found.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Sentences, one for each thing that is not as it should be; empty if all is well.
     pub findings: Vec<String>,
+    /// What a plan was read from, where the scenario has one of its own.
+    pub sheet: Option<String>,
     /// Ranks of the program.
     pub ranks: usize,
     /// Its ops.
@@ -47,5 +50,14 @@ pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
             findings.push(format!("{rank} runs out of memory at {at}: it would hold {needed}, and its device has {limit}"));
         }
     }
-    Ok(Checked { findings, ranks: program.ranks(), ops: program.ops() })
+    let sheet = sheet(scenario);
+    Ok(Checked { findings, sheet, ranks: program.ranks(), ops: program.ops() })
+}
+
+fn sheet(scenario: &Scenario) -> Option<String> {
+    let Task::Train(training) = &scenario.task else { return None };
+    let Order::Sheet(sheet) = &training.pipeline.order else { return None };
+    let (ranks, stages, micro_batches) = (sheet.rows.len(), training.stages(), training.batch.micro_batches);
+    let known = Schedule::recognise(&sheet.plan()).map_or_else(String::new, |schedule| format!("; it is {}", schedule.title));
+    Some(format!("{}; {ranks} ranks, {stages} stages, {micro_batches} micro-batches{known}", sheet.dialect.name()))
 }

@@ -1,6 +1,7 @@
 //! The reference: the same training on one device, by the same code on a mesh of one rank.
 //!
-//! One device runs the micro-batches of all data-parallel ranks, in their order, without trouble and without a memory limit.
+//! One device runs the micro-batches of all data-parallel ranks, in their order, without trouble and without a memory limit. A stage adds
+//! up its weights' gradients in the order in which the plan computes them; one device does it in the same order.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::value::Loss;
 use crate::program::Program;
-use crate::scenario::{Scenario, Task, Training};
+use crate::program::plan::{Cell, Pass, Plan, Slot};
+use crate::scenario::{Order, Scenario, Task, Training};
 
 /// One device's numbers.
 #[derive(Debug)]
@@ -91,12 +93,52 @@ impl Pair {
 pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     let mut training = training.clone();
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
+    let mut orders = sum_orders(&compile::plan(&training), training.batch.micro_batches, replicas);
+    if orders.windows(2).all(|pair| pair[0] == pair[1]) {
+        orders.truncate(1);
+        training.pipeline.layers_per_stage = vec![training.model.layers];
+    }
+    training.pipeline.order = Order::Plan(Arc::new(in_turn(&orders)));
     training.batch.micro_batches *= replicas;
     training.mesh = Mesh::new(1, 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
-    training.pipeline.layers_per_stage = vec![training.model.layers];
     Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
+}
+
+/// Per stage, the micro-batches of all replicas in the order in which their gradients are summed. Where a stage stands twice its sums
+/// meet in an all-reduce, and no order on one device is theirs.
+fn sum_orders(plan: &Plan, micro_batches: u32, replicas: u32) -> Vec<Vec<u32>> {
+    let mut orders: Vec<Vec<u32>> = vec![Vec::new(); plan.stages()];
+    let mut homes: Vec<Option<usize>> = vec![None; orders.len()];
+    let mut stands_twice = false;
+    for (row, cells) in plan.rows.iter().enumerate() {
+        for slot in cells.iter().flat_map(|cell| cell.slots()).filter(|slot| matches!(slot.pass, Pass::B | Pass::W)) {
+            stands_twice |= homes[slot.stage as usize].replace(row).is_some_and(|home| home != row);
+            orders[slot.stage as usize].push(slot.micro_batch);
+        }
+    }
+    for order in &mut orders {
+        if stands_twice {
+            order.sort_unstable();
+        }
+        *order = (0..replicas).flat_map(|replica| order.iter().map(move |m| replica * micro_batches + m)).collect();
+    }
+    orders
+}
+
+/// All stages on one rank. A single one takes each micro-batch forward and back at once; several go forward together, then back one after
+/// the other, each in its own order.
+fn in_turn(orders: &[Vec<u32>]) -> Plan {
+    let cell = |stage: usize, pass, m: u32| Cell::One(Slot::new(u32::try_from(stage).expect("a checked number"), pass, m));
+    let row = if let [order] = orders {
+        order.iter().flat_map(|&m| [cell(0, Pass::F, m), cell(0, Pass::B, m)]).collect()
+    } else {
+        let all = |pass| orders.iter().enumerate().map(move |(stage, order)| (stage, order, pass));
+        let stages = all(Pass::F).chain(all(Pass::B).rev());
+        stages.flat_map(|(stage, order, pass)| order.iter().map(move |&m| cell(stage, pass, m))).collect()
+    };
+    Plan { rows: vec![row] }
 }
 
 /// The same program with f64 tensors; its parameters start at the precision that they had.
@@ -120,6 +162,7 @@ fn run(program: Program) -> crate::engine::Result<Reference> {
 
 /// A reference's time does not matter.
 pub(super) fn untimed() -> Hardware {
-    let slot = UnitCosts { ticks_per_slot: 1, forward: Ticks(1), backward_input: Ticks(1), backward_weight: Ticks(1) };
+    let tick = Ticks(1);
+    let slot = UnitCosts { ticks_per_slot: 1, forward: tick, backward_input: tick, backward_weight: tick, overlapped: Ticks(3) };
     Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1 }
 }

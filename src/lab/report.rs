@@ -8,7 +8,8 @@ use crate::observe::report::{FirstDifference, Given, Verdict as ReportVerdict, V
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
 use crate::program::head::head;
-use crate::scenario::Task;
+use crate::scenario::{Order, Task};
+use crate::schedule::Schedule;
 
 impl Run {
     /// The program and its trace, to be kept.
@@ -37,9 +38,19 @@ impl Run {
         Given {
             title: self.scenario.title.clone(),
             costs,
+            recognised: self.recognised(),
             algorithm: Some(algorithm),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
+        }
+    }
+
+    /// A named schedule is itself; a plan of one's own is looked up.
+    fn recognised(&self) -> Option<&'static str> {
+        let Task::Train(training) = &self.scenario.task else { return None };
+        match &training.pipeline.order {
+            Order::Schedule(schedule) => Some(schedule.name),
+            Order::Sheet(_) | Order::Plan(_) => Schedule::recognise(self.plan.as_ref()?).map(|schedule| schedule.name),
         }
     }
 

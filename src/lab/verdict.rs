@@ -127,17 +127,23 @@ fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result
     Ok(max)
 }
 
-/// A wrong gradient: at an op that should have written it but was taken out by a trouble rule, else at the op that wrote it last before
-/// it was averaged.
+/// A wrong gradient: at an op that should have written it, or a part of it, but was taken out by a trouble rule; else at the op that wrote it
+/// last before it was averaged. Where ranks share a gradient, each of them may be to blame.
 fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, rank: Rank) -> Difference {
+    let unit = program.units.iter().position(|unit| unit.parameters.contains(&parameter));
+    let is_gradient = |buffer: &crate::base::BufferId| match program.buffers[buffer.index()].name {
+        Name::Gradient(written) | Name::Unreduced(written) => written == parameter,
+        Name::GradientShard(written, _) | Name::Reduced(written, _) => unit == Some(written as usize),
+        _ => false,
+    };
     let writes = |op: &&OpId| {
         let op = program.op(**op);
-        let is_gradient = |buffer: &crate::base::BufferId| program.buffers[buffer.index()].name == Name::Gradient(parameter);
         op.origin.step == step && op.origin.pass != crate::program::PassName::Optimizer && op.writes.iter().any(is_gradient)
     };
-    let order = &program.order[rank.index()];
-    let skipped = order.iter().find(|op| matches!(program.kind(**op), OpKind::Skipped(_)) && writes(op));
-    let op = skipped.or_else(|| order.iter().rfind(writes)).copied().unwrap_or_default();
+    let is_skipped = |op: &&OpId| matches!(program.kind(**op), OpKind::Skipped(_)) && writes(op);
+    let sharing = unit.map_or(1, |unit| program.units[unit].shards);
+    let skipped = program.order.iter().skip(rank.index()).take(sharing).find_map(|order| order.iter().find(is_skipped));
+    let op = skipped.or_else(|| program.order[rank.index()].iter().rfind(writes)).copied().unwrap_or_default();
     let tensor = format!("gradient of {}", program.parameters[parameter.index()].name);
-    Difference { step, op, tensor, rank }
+    Difference { step, op, tensor, rank: skipped.map_or(rank, |&op| program.rank_of(op)) }
 }

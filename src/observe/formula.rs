@@ -1,11 +1,10 @@
 //! Formulas: what theory says of a scenario, where it has a closed form; to be shown beside what ran, and labelled as what it is.
 
-use crate::base::Ticks;
-use crate::base::hardware::{Costs, Link};
-use crate::base::mesh::Axis;
+use crate::base::hardware::{Costs, Link, UnitCosts};
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
-use crate::scenario::{Collective, Scenario, Task, Training};
+use crate::scenario::{Collective, Order, Scenario, Task, Training};
+use crate::schedule::Times;
 
 /// A closed form with its value for this scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +40,7 @@ pub fn of(scenario: &Scenario) -> Vec<Formula> {
     }
     match (&scenario.task, &scenario.hardware.costs) {
         (Task::Train(training), Costs::Unit(unit)) => {
-            let slot = unit.forward + unit.backward_input + unit.backward_weight;
-            let pipeline = pipeline(training, scenario.hardware.clock(), slot);
+            let pipeline = pipeline(training, scenario.hardware.clock(), unit);
             pipeline.into_iter().chain(data_parallel(training)).collect()
         }
         (Task::Train(training), Costs::Table(_)) => data_parallel(training),
@@ -59,25 +57,21 @@ pub fn find(all: &[Formula], quantity: Quantity) -> Option<&Formula> {
     all.iter().find(|formula| formula.of == quantity)
 }
 
-/// With equal stages and free messages. GPipe and 1F1B share their makespan (Narayanan et al. 2021, section 2.2).
-fn pipeline(training: &Training, clock: Clock, slot: Ticks) -> Vec<Formula> {
-    let p = count(training.mesh.size(Axis::Pipeline));
-    let m = f64::from(training.batch.micro_batches);
-    let slot = clock.in_unit(slot);
+/// With equal stages and free messages.
+fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula> {
+    let Order::Schedule(schedule) = &training.pipeline.order else { return Vec::new() };
+    let slots = [unit.forward, unit.backward_input, unit.backward_weight, unit.overlapped];
+    let [forward, input, weight, overlapped] = slots.map(|slot| clock.in_unit(slot));
+    let (size, times) = (training.size(), Times { forward, input, weight, overlapped });
+    let Some(idle) = (schedule.theory.value)(size, times) else { return Vec::new() };
+    let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
+    let theory = &schedule.theory;
     let formula = |of, text: &str, value| Formula { of, text: text.to_owned(), value };
-    match training.pipeline.schedule.name {
-        "naive" => vec![
-            formula(Quantity::Makespan, "p m t", p * m * slot),
-            formula(Quantity::BubbleFraction, "(p-1)/p", (p - 1.0) / p),
-            formula(Quantity::BubbleRatio, "p-1", p - 1.0),
-        ],
-        "gpipe" | "1f1b" => vec![
-            formula(Quantity::Makespan, "(m+p-1) t", (m + p - 1.0) * slot),
-            formula(Quantity::BubbleFraction, "(p-1)/(m+p-1)", (p - 1.0) / (m + p - 1.0)),
-            formula(Quantity::BubbleRatio, "(p-1)/m", (p - 1.0) / m),
-        ],
-        _ => Vec::new(),
-    }
+    vec![
+        formula(Quantity::Makespan, theory.makespan, busy + idle),
+        formula(Quantity::BubbleFraction, theory.fraction, idle / (busy + idle)),
+        formula(Quantity::BubbleRatio, theory.ratio, idle / busy),
+    ]
 }
 
 /// What ranks keep and move under the strategy; of one rank there is nothing to say.
@@ -92,7 +86,7 @@ fn state(training: &Training) -> Formula {
     let bytes = training.precision.bytes(training.optimizer.kind);
     let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
     let parameters: usize =
-        training.parts(0).into_iter().flat_map(|part| training.model.parameters_of(part)).map(|one| one.elements()).sum();
+        training.parts_of(0).into_iter().flat_map(|part| training.model.parameters_of(part)).map(|one| one.elements()).sum();
     let terms = bytes.iter().zip(is_cut).map(|(bytes, cut)| if cut { format!("{bytes}P/{shards}") } else { format!("{bytes}P") });
     let each = bytes.iter().zip(is_cut).map(|(&bytes, cut)| bytes as f64 / if cut { count(shards) } else { 1.0 });
     let text = terms.collect::<Vec<_>>().join(" + ");

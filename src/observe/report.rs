@@ -27,6 +27,8 @@ pub struct Given {
     pub title: String,
     /// What the costs are: `unit`, or the name of a hardware table.
     pub costs: String,
+    /// The schedule whose plan this is.
+    pub recognised: Option<&'static str>,
     /// How all-reduces move their data.
     pub algorithm: Option<AllReduce>,
     /// Mean loss of each step; empty without real values.
@@ -81,6 +83,7 @@ pub struct Report {
     pub schema: &'static str,
     pub title: String,
     pub clock: ClockReport,
+    pub recognised: Option<&'static str>,
     pub unit: &'static str,
     pub outcome: &'static str,
     pub makespan: f64,
@@ -240,6 +243,7 @@ impl Report {
             schema: SCHEMA,
             title: given.title,
             clock: ClockReport { kind: "modelled", model: given.costs },
+            recognised: given.recognised,
             unit: clock.unit(),
             outcome,
             makespan: clock.in_unit(metrics.makespan),

@@ -10,6 +10,7 @@ pub mod partners;
 pub mod plan;
 pub mod ready;
 pub mod record;
+pub mod sheet;
 pub mod tables;
 pub mod text;
 pub mod trace;

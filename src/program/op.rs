@@ -153,10 +153,20 @@ pub struct KernelCost {
     pub kernel: Kernel,
     /// Blocks that share the stage's slot: a block's kernel costs one of so many shares; 0 is free under unit costs.
     pub shares: u32,
+    /// It belongs to a forward and a backward that run as one, and have a slot of their own under unit costs.
+    pub overlapped: bool,
     /// Floating-point operations, a multiply-add counted as two.
     pub flops: u64,
     /// Bytes read and written.
     pub bytes: u64,
+}
+
+impl KernelCost {
+    /// A kernel that costs nothing.
+    #[must_use]
+    pub fn free(kernel: Kernel) -> Self {
+        Self { kernel, shares: 0, overlapped: false, flops: 0, bytes: 0 }
+    }
 }
 
 /// What a buffer holds. A name is unique on its rank; micro-batches are numbered through all steps and data-parallel ranks.

@@ -1,7 +1,7 @@
 //! A plan: per rank, the slots that it computes, in order. No messages and no time.
 //!
-//! The text form is PyTorch's pipelining CSV: a row per rank, cells such as `2F0` (stage 2, forward, micro-batch 0). The parser is strict:
-//! it never guesses, and it reports every bad cell.
+//! The text form is PyTorch's pipelining CSV: a row per rank, cells such as `2F0` (stage 2, forward, micro-batch 0). A
+//! [`super::sheet::Sheet`] reads it.
 
 use std::fmt;
 
@@ -45,25 +45,20 @@ pub struct Slot {
     pub micro_batch: u32,
 }
 
-/// A schedule's result: a row of slots per pipeline rank.
+/// One cell of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cell {
+    /// A slot.
+    One(Slot),
+    /// A forward and a backward that run as one: they start when both can, and their results leave when both have ended.
+    Overlap(Slot, Slot),
+}
+
+/// A schedule's result: a row of cells per pipeline rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Row r is what pipeline rank r computes, in order.
-    pub rows: Vec<Vec<Slot>>,
-}
-
-/// Why a cell is no slot.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("row {row}, column {column}: `{cell}` {problem}")]
-pub struct PlanError {
-    /// Row, from 1.
-    pub row: usize,
-    /// Column, from 1.
-    pub column: usize,
-    /// The cell as written.
-    pub cell: String,
-    /// What is wrong with it.
-    pub problem: &'static str,
+    pub rows: Vec<Vec<Cell>>,
 }
 
 impl Slot {
@@ -72,63 +67,50 @@ impl Slot {
     pub fn new(stage: u32, pass: Pass, micro_batch: u32) -> Self {
         Self { stage, pass, micro_batch }
     }
+}
 
-    fn parse(cell: &str) -> Result<Self, &'static str> {
-        let letter =
-            cell.find(|c: char| !c.is_ascii_digit()).ok_or("has no letter: write stage, letter, micro-batch, as in 2F0")?;
-        let (stage, rest) = cell.split_at(letter);
-        let mut rest = rest.chars();
-        let letter = rest.next();
-        let pass = Pass::ALL.into_iter().find(|pass| Some(pass.letter()) == letter);
-        let pass = pass.ok_or("has an unknown letter: F, I, W and B are known")?;
-        let stage = number(stage).ok_or("needs a stage before its letter, as in 2F0")?;
-        let micro_batch = number(rest.as_str()).ok_or("needs a micro-batch and nothing else after its letter, as in 2F0")?;
-        Ok(Self { stage, pass, micro_batch })
+impl Cell {
+    /// Its slots, in the order in which they are computed.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        let (first, second) = match self {
+            Self::One(slot) => (slot, None),
+            Self::Overlap(forward, backward) => (forward, Some(backward)),
+        };
+        std::iter::once(first).chain(second)
     }
 }
 
 impl Plan {
+    /// The plan of `ranks` ranks, each with the row that `row` makes for it.
+    #[must_use]
+    pub fn of_rows(ranks: u32, row: impl Fn(u32) -> Vec<Cell>) -> Self {
+        Self { rows: (0..ranks).map(row).collect() }
+    }
+
     /// The number of micro-batches that the plan runs forward.
     #[must_use]
     pub fn micro_batches(&self) -> usize {
         self.slots().filter(|slot| slot.pass == Pass::F).map(|slot| slot.micro_batch as usize + 1).max().unwrap_or(0)
     }
 
+    /// The number of stages that the plan computes.
+    #[must_use]
+    pub fn stages(&self) -> usize {
+        self.slots().map(|slot| slot.stage as usize + 1).max().unwrap_or(0)
+    }
+
+    /// The slots that run as one with the slot before them.
+    pub fn joined(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::One(_) => None,
+            Cell::Overlap(_, backward) => Some(*backward),
+        })
+    }
+
     /// All slots, row by row.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.rows.iter().flatten().copied()
+        self.rows.iter().flatten().flat_map(|cell| cell.slots())
     }
-
-    /// Reads the CSV form. Empty cells (bubbles that an author drew) mean nothing.
-    ///
-    /// # Errors
-    /// Every cell that is no slot.
-    pub fn parse(text: &str) -> Result<Self, Vec<PlanError>> {
-        let mut errors = Vec::new();
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        let rows = text.split('\n').enumerate().map(|(row, line)| parse_row(row, line, &mut errors)).collect();
-        if errors.is_empty() { Ok(Self { rows }) } else { Err(errors) }
-    }
-}
-
-fn parse_row(row: usize, line: &str, errors: &mut Vec<PlanError>) -> Vec<Slot> {
-    let line = line.strip_suffix('\r').unwrap_or(line);
-    let mut slots = Vec::new();
-    for (column, cell) in line.split(',').map(str::trim).enumerate() {
-        if cell.is_empty() {
-            continue;
-        }
-        match Slot::parse(cell) {
-            Ok(slot) => slots.push(slot),
-            Err(problem) => errors.push(PlanError { row: row + 1, column: column + 1, cell: cell.to_owned(), problem }),
-        }
-    }
-    slots
-}
-
-/// Digits alone, without a sign.
-fn number(text: &str) -> Option<u32> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 impl fmt::Display for Slot {
@@ -137,57 +119,24 @@ impl fmt::Display for Slot {
     }
 }
 
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(slot) => write!(f, "{slot}"),
+            Self::Overlap(forward, backward) => write!(f, "({forward};{backward})OVERLAP_F_B"),
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
-            for (column, slot) in row.iter().enumerate() {
+            for (column, cell) in row.iter().enumerate() {
                 let separator = if column == 0 { "" } else { "," };
-                write!(f, "{separator}{slot}")?;
+                write!(f, "{separator}{cell}")?;
             }
             writeln!(f)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn slot() -> impl Strategy<Value = Slot> {
-        (any::<u32>(), 0..4_usize, any::<u32>())
-            .prop_map(|(stage, pass, micro_batch)| Slot::new(stage, Pass::ALL[pass], micro_batch))
-    }
-
-    proptest! {
-        #[test]
-        fn a_plan_prints_and_parses(rows in prop::collection::vec(prop::collection::vec(slot(), 0..9), 1..6)) {
-            let plan = Plan { rows };
-            prop_assert_eq!(Plan::parse(&plan.to_string()), Ok(plan));
-        }
-
-        #[test]
-        fn any_text_parses_or_is_refused(text in ".{0,80}") {
-            let _ = Plan::parse(&text);
-        }
-    }
-
-    #[test]
-    fn bad_cells_are_all_reported() {
-        let check = |text: &str, expected: &[(usize, usize, &str)]| {
-            let errors = Plan::parse(text).expect_err(text);
-            let found: Vec<_> = errors.iter().map(|error| (error.row, error.column, error.cell.as_str())).collect();
-            assert_eq!(found, expected, "{text}");
-        };
-        check("0F0,1F0xyz\n2f0,0F,F0,-1F0\n", &[(1, 2, "1F0xyz"), (2, 1, "2f0"), (2, 2, "0F"), (2, 3, "F0"), (2, 4, "-1F0")]);
-        check("0F99999999999", &[(1, 1, "0F99999999999")]);
-        check("0BW0", &[(1, 1, "0BW0")]);
-    }
-
-    #[test]
-    fn blanks_and_line_ends_of_other_tools_are_accepted() {
-        let expected = vec![vec![Slot::new(0, Pass::F, 0), Slot::new(0, Pass::B, 0)], vec![Slot::new(1, Pass::F, 0)]];
-        assert_eq!(Plan::parse("0F0, ,0B0\r\n1F0\r\n").map(|plan| plan.rows), Ok(expected));
     }
 }

@@ -32,6 +32,7 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
     match () {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),
         () if training.data_parallel.expand && data > 1 => Some("their collectives are followed message by message"),
+        () if training.is_two_way() => Some("some hold the same stages as others in another place"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),
         () if !are_placed_alike(training, &scenario.hardware) => Some("some talk inside a node where others talk between nodes"),
         () => None,
@@ -44,6 +45,6 @@ fn are_placed_alike(training: &Training, hardware: &Hardware) -> bool {
     let (Costs::Table(_), true) = (&hardware.costs, training.mesh.ranks() > node) else { return true };
     let shards = training.fsdp.shard_size;
     let whole_copies = shards == data || node.is_multiple_of(shards) || shards.is_multiple_of(node);
-    let whole_stages = training.stages() == 1 || data.is_multiple_of(node);
+    let whole_stages = training.mesh.size(Axis::Pipeline) == 1 || data.is_multiple_of(node);
     whole_copies && whole_stages
 }

@@ -5,7 +5,9 @@ use super::problem::Problem;
 use super::reader::Extent;
 use super::written::Written;
 use super::{Task, Training};
+use crate::base::ChunkCosts;
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
+use crate::base::mesh::Axis;
 use crate::base::tables::Entry;
 use crate::base::words::{grouped, number};
 use crate::base::{Bytes, Ticks};
@@ -66,17 +68,23 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
     const MOST_TICKS: u64 = 1_000_000_000_000;
     let slots = [&hardware::FORWARD, &hardware::BACKWARD_INPUT, &hardware::BACKWARD_WEIGHT].map(|key| thousandths(written, key));
     let [Some(forward), Some(backward_input), Some(backward_weight)] = slots else { return None };
-    if forward + backward_input + backward_weight == 0 {
+    let all = forward + backward_input + backward_weight;
+    if all == 0 {
         let problem = Problem::new("forward, backward_input and backward_weight are all 0: nothing takes time");
         written.refuse(&[&hardware::FORWARD, &hardware::BACKWARD_INPUT, &hardware::BACKWARD_WEIGHT], problem.hint("forward = 1"));
         return None;
     }
-    let unit = [forward, backward_input, backward_weight].into_iter().fold(1_000, gcd);
+    let overlapped = if written.has(&hardware::OVERLAPPED, 0) { thousandths(written, &hardware::OVERLAPPED)? } else { all };
+    let unit = [forward, backward_input, backward_weight, overlapped].into_iter().fold(1_000, gcd);
+    // What runs as one is shared in proportion: parts of the sum.
+    let parts = if overlapped == all { 1 } else { all / unit };
     let shares = match task? {
         Task::Train(training) => shares(training),
         Task::Collective(_) => Some(1),
     };
-    let Some(shares) = shares.filter(|shares| shares * (1_000 / unit) <= MOST_TICKS) else {
+    let (stages, ranks) = split(written, task?)?;
+    let ticks_per_slot = |shares: u64| shares.checked_mul(1_000 / unit)?.checked_mul(parts * stages.max(ranks));
+    let Some(shares) = shares.filter(|&shares| ticks_per_slot(shares).is_some_and(|ticks| ticks <= MOST_TICKS)) else {
         let problem = Problem::new("no clock divides a slot evenly among the blocks of all these stages");
         written.refuse(
             &[&pipeline::LAYERS_PER_STAGE, &hardware::FORWARD],
@@ -84,13 +92,23 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
         );
         return None;
     };
-    let ticks = |slots: u64| Ticks(slots / unit * shares);
+    let ticks = |slots: u64| Ticks(slots / unit * shares * parts * ranks);
     Some(UnitCosts {
-        ticks_per_slot: 1_000 / unit * shares,
+        ticks_per_slot: 1_000 / unit * shares * parts * stages,
         forward: ticks(forward),
         backward_input: ticks(backward_input),
         backward_weight: ticks(backward_weight),
+        overlapped: ticks(overlapped),
     })
+}
+
+/// So many stages share the slots of so many ranks; 1 and 1 where each stage has a slot of its own.
+fn split(written: &Written, task: &Task) -> Option<(u64, u64)> {
+    let costs = written.choice(&pipeline::CHUNK_COSTS, ChunkCosts::find)?;
+    let Task::Train(training) = task else { return Some((1, 1)) };
+    let (stages, ranks) = (training.stages() as u64, training.mesh.size(Axis::Pipeline) as u64);
+    let common = gcd(stages, ranks);
+    Some(if costs == ChunkCosts::Split { (stages / common, ranks / common) } else { (1, 1) })
 }
 
 /// The least common multiple of the numbers of blocks; `None` if it is out of all proportion.

@@ -3,7 +3,7 @@
 use crate::base::precision::CONVENTIONS;
 use crate::base::settings::{Activation, Bias, Norm, Positions, Recompute, SavedTensors, Strategy, Wrap};
 use crate::base::tables::TABLES;
-use crate::base::{AllReduce, CollectiveKind, OptimizerKind, PointToPoint, Values};
+use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
 use crate::program::trouble::TroubleKind;
 use crate::schedule::SCHEDULES;
 
@@ -201,6 +201,11 @@ keys! {
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
+        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
+        CHUNKS "chunks" Integer(1, 1_000), Like("1", "2 for schedules on a loop or a V, else 1"), "stages",
+            "stages of each rank";
+        CHUNK_COSTS "chunk_costs" Choice(|| ChunkCosts::NAMES.to_vec()), Is("whole"), "",
+            "unit costs: a chunk takes a whole slot, or its share of the rank's";
         P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is("edge-fifo"), "",
             "who waits for whom when stages exchange a message";
         BARRIER "barrier" Bool, Is("true"), "", "ranks meet at the end of a step, as a global gradient norm makes them";
@@ -226,6 +231,8 @@ keys! {
         BACKWARD_INPUT "backward_input" Number(0.0, 1_000.0), Is("1"), "slots", "unit costs: backward pass for a stage's input";
         BACKWARD_WEIGHT "backward_weight" Number(0.0, 1_000.0), Is("1"), "slots",
             "unit costs: backward pass for a stage's weights";
+        OVERLAPPED "overlapped" Number(0.0, 1_000.0), Like("3", "one after the other"), "slots",
+            "unit costs: a forward and a backward that run as one";
         MEMORY_GB "memory_gb" Number(0.000_001, 1_000_000.0), Like("80", "the table's; no limit with unit costs"), "GB",
             "memory of a device; a GB is 1e9 bytes";
         NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";
@@ -259,6 +266,7 @@ keys! {
         BYTES "bytes" Integer(1, 1 << 40), Is("1048576"), "", "payload of each rank in bytes";
         RANKS "ranks" Integer(1, 65_536), Is("8"), "ranks", "ranks that take part";
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
+        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 65_536), Like("8", "ranks for a ring, else 1"), "", "pieces that the payload is cut into";
     }
 }

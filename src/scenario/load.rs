@@ -7,11 +7,14 @@ use super::Scenario;
 use super::problem::{Problem, Problems};
 use super::reader::empty;
 use crate::base::words::grouped;
+use crate::program::sheet::Sheet;
 
 pub use super::problem::Source;
 
 /// No scenario is larger.
 const MOST_BYTES: u64 = 1 << 20;
+/// No sheet is larger: room for millions of cells.
+const MOST_SHEET_BYTES: u64 = 1 << 26;
 
 /// Reads and parses the scenario at `path`; `-` is standard input.
 ///
@@ -37,7 +40,9 @@ pub fn read(path: &str) -> Result<Source, Problems> {
 /// # Errors
 /// If it is no UTF-8, is empty or too large.
 pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
-    if bytes.len() as u64 > MOST_BYTES {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(64)]);
+    let is_sheet = Sheet::is_likely(&head);
+    if bytes.len() as u64 > if is_sheet { MOST_SHEET_BYTES } else { MOST_BYTES } {
         let problem = Problem::new("the file is too large for a scenario");
         return Err(Problems::of_file(name, problem.allowed(format!("at most {} bytes", grouped(MOST_BYTES.into())))));
     }
@@ -52,9 +57,9 @@ pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
 fn read_bytes(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path == "-" {
-        io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        io::stdin().lock().take(MOST_SHEET_BYTES + 1).read_to_end(&mut bytes)?;
     } else {
-        File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        File::open(path)?.take(MOST_SHEET_BYTES + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }

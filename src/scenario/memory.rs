@@ -6,8 +6,7 @@ use super::{Scenario, Task, Training, Values};
 use crate::base::mesh::Axis;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
-use crate::program::plan::Pass;
-use crate::schedule::Size;
+use crate::program::plan::{Cell, Pass};
 
 /// Tables, links, states, times and spans of an operation: measured at some hundred bytes, with room.
 const BYTES_PER_OP: f64 = 500.0;
@@ -62,27 +61,28 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     const F64: f64 = 8.0;
     let state = float(training.model.parameter_count() * (2 + training.optimizer.kind.moments()));
     let replicas = float(training.mesh.size(Axis::Data));
+    let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
-    state * (replicas * element + element + F64) + saved * (replicas * in_flight * element + element + F64)
+    state * (replicas * homes * element + element + F64) + saved * (replicas * in_flight * element + element + F64)
 }
 
 /// The most micro-batches that any stage holds at once.
 fn in_flight(training: &Training) -> usize {
-    let stages = u32::try_from(training.stages()).unwrap_or(u32::MAX);
-    let plan = (training.pipeline.schedule.plan)(Size { stages, micro_batches: training.batch.micro_batches });
-    let peak = |row: &Vec<crate::program::plan::Slot>| {
-        let count = row.iter().scan(0_usize, |held, slot| {
+    let plan = training.plan();
+    let peak = |row: &Vec<Cell>| {
+        let count = row.iter().flat_map(|cell| cell.slots()).scan(0_usize, |held, slot| {
             match slot.pass {
                 Pass::F => *held += 1,
-                Pass::B | Pass::I => *held = held.saturating_sub(1),
-                Pass::W => {}
+                Pass::B | Pass::W => *held = held.saturating_sub(1),
+                Pass::I => {}
             }
             Some(*held)
         });
         count.max().unwrap_or(0)
     };
-    plan.rows.iter().map(peak).max().unwrap_or(0)
+    let chunks = plan.rows.iter().map(peak).max().unwrap_or(0);
+    chunks.div_ceil(training.size().chunks.max(1) as usize)
 }
 
 /// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet

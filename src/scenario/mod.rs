@@ -10,18 +10,22 @@ mod limits;
 mod load;
 mod memory;
 mod model;
+mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
 mod sharding;
 pub mod settings;
+mod sheet;
 mod text;
 mod training;
 mod trouble;
 mod value;
 mod written;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
@@ -32,8 +36,10 @@ pub use crate::base::settings::{
 };
 use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
+use crate::program::plan::Plan;
+use crate::program::sheet::Sheet;
 use crate::program::trouble::Trouble;
-use crate::schedule::Schedule;
+use crate::schedule::{Placement, Schedule, Size};
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
@@ -151,14 +157,25 @@ pub struct Recomputation {
 /// How stages work together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
-    /// Order of forward and backward passes on each stage.
-    pub schedule: &'static Schedule,
+    /// Which slots run where, and in which order.
+    pub order: Order,
     /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
     pub barrier: bool,
     /// Blocks of each stage; one entry per stage, each at least 1, together the model's layers.
     pub layers_per_stage: Vec<usize>,
+}
+
+/// Which slots run where, and in which order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// As a named schedule says.
+    Schedule(&'static Schedule),
+    /// As somebody's own plan says.
+    Sheet(Arc<Sheet>),
+    /// As this plan says, which is sound: its rows are the pipeline's ranks, and it runs every micro-batch through every stage and back.
+    Plan(Arc<Plan>),
 }
 
 /// How numbers are computed, if they are.
@@ -187,6 +204,17 @@ pub struct Collective {
     pub chunks: usize,
 }
 
+impl Order {
+    /// Its name: the schedule's, or `plan`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Schedule(schedule) => schedule.name,
+            Self::Sheet(_) | Self::Plan(_) => "plan",
+        }
+    }
+}
+
 impl Scenario {
     /// Reads the text of a scenario and the overrides, each `section.key=value`. `name` names the text in problems.
     ///
@@ -207,10 +235,37 @@ impl Scenario {
 }
 
 impl Training {
-    /// The number of pipeline stages, p.
+    /// The number of pipeline stages: one for each rank of the pipeline, or several.
     #[must_use]
     pub fn stages(&self) -> usize {
-        self.mesh.size(Axis::Pipeline)
+        self.pipeline.layers_per_stage.len()
+    }
+
+    /// Whether every stage stands on two ranks of the pipeline.
+    #[must_use]
+    pub fn is_two_way(&self) -> bool {
+        matches!(self.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
+    }
+
+    /// The plan of a step.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        match &self.pipeline.order {
+            Order::Schedule(schedule) => (schedule.plan)(self.size()),
+            Order::Sheet(sheet) => sheet.plan(),
+            Order::Plan(plan) => Plan::clone(plan),
+        }
+    }
+
+    /// What its schedule depends on.
+    ///
+    /// # Panics
+    /// Never: a checked scenario has far fewer ranks and stages than 2^32.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let ranks = self.mesh.size(Axis::Pipeline);
+        let count = |number: usize| u32::try_from(number).expect("a checked number of stages");
+        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), micro_batches: self.batch.micro_batches }
     }
 
     /// The blocks of `stage`.
@@ -229,6 +284,24 @@ impl Training {
         let first = if stage == 0 { 0 } else { layers.start + 1 };
         let last = if stage + 1 == self.stages() { layers.end + 1 } else { layers.end };
         self.model.parts().take(last + 1).skip(first).collect()
+    }
+
+    /// The parts of the model on the pipeline rank `row`.
+    #[must_use]
+    pub fn parts_of(&self, row: usize) -> Vec<Part> {
+        self.stages_of(row).into_iter().flat_map(|stage| self.parts(stage)).collect()
+    }
+
+    /// The stages of the pipeline rank `row`, in order.
+    fn stages_of(&self, row: usize) -> Vec<usize> {
+        let rank = u32::try_from(row).unwrap_or(u32::MAX);
+        let stages: BTreeSet<u32> = match &self.pipeline.order {
+            Order::Schedule(schedule) => schedule.placement.stages(self.size(), rank).into_iter().collect(),
+            Order::Sheet(_) | Order::Plan(_) => {
+                self.plan().rows[row].iter().flat_map(|cell| cell.slots()).map(|slot| slot.stage).collect()
+            }
+        };
+        stages.into_iter().map(|stage| stage as usize).collect()
     }
 
     /// Memory of the parameters of `stage`.

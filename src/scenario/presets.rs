@@ -59,9 +59,12 @@ fn sized(parameters: usize) -> Option<Model> {
     // 12 h^2 parameters a layer, h / 128 layers.
     let usual = (1..1 << 20).find(|h| 12 * h * h * h / 128 >= parameters)?;
     let twos = parameters.trailing_zeros().min(10);
-    let fits = |h: &usize| parameters.is_multiple_of(*h) && *h > usual / 2 && *h < 2 * usual;
-    let nearest = |twos: u32| (1..=(2 * usual) >> twos).map(|odd| odd << twos).filter(fits).min_by_key(|h| h.abs_diff(usual));
-    let hidden = (7..=twos).rev().find_map(nearest).or_else(|| nearest(6))?;
+    let nearest = |twos: u32, reach: usize| {
+        let multiples = (1..=(reach * usual) >> twos).map(|multiple| multiple << twos);
+        let fits = |h: &usize| parameters.is_multiple_of(*h) && *h > usual / reach;
+        multiples.filter(fits).min_by_key(|h| h.abs_diff(usual))
+    };
+    let hidden = (6..=twos).rev().find_map(|twos| nearest(twos, 2)).or_else(|| nearest(6, 4))?;
     let layer = 12 * hidden + 2;
     let layers = (parameters / hidden).checked_sub(SMALLEST_VOCABULARY)? / layer;
     let heads = hidden / if hidden.is_multiple_of(128) { 128 } else { 64 };
@@ -179,7 +182,7 @@ mod tests {
             assert_eq!(model.parameter_count(), count, "{text}: {model:?}");
             assert_eq!((model.hidden % model.heads, model.hidden % 64), (0, 0), "{text}: {model:?}");
             let aspect = model.hidden / model.layers;
-            assert!((32..=512).contains(&aspect) && (30_000..2_000_000).contains(&model.vocab), "{text}: {model:?}");
+            assert!((16..=1024).contains(&aspect) && (30_000..2_000_000).contains(&model.vocab), "{text}: {model:?}");
         };
         check("0.5b", 500_000_000);
         check("1b", 1_000_000_000);
@@ -193,6 +196,9 @@ mod tests {
         check("175b", 175_000_000_000);
         check("405b", 405_000_000_000);
         check("1000b", 1_000_000_000_000);
+        for millions in (100..4_000_000).step_by(39_119) {
+            check(&format!("{}.{:03}b", millions / 1000, millions % 1000), millions * 1_000_000);
+        }
         for text in ["b", "0b", "-7b", "7", "7B", "7.b", "7.1234b", "1e3b", "0.001b", "123456b", " 7b", "７b"] {
             assert_eq!(model(text), None, "{text}");
         }

@@ -4,8 +4,9 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, nume
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, limits, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, limits, sheet, training, trouble};
 use crate::base::{Bytes, Dtype};
+use crate::program::sheet::Sheet;
 
 /// The scenario that `text` and `overrides` mean.
 pub(super) fn scenario(name: &str, text: &str, overrides: &[String]) -> Result<Scenario, Problems> {
@@ -21,7 +22,10 @@ pub(super) fn read(name: &str, text: &str, overrides: &[String]) -> Result<Writt
     if text.trim().is_empty() && overrides.is_empty() {
         return Err(Problems::of_file(name, empty()));
     }
-    Written::read(name, text, overrides)
+    let is_sheet = Sheet::is_likely(text);
+    let mut written = Written::read(name, if is_sheet { "" } else { text }, overrides)?;
+    sheet::read(&mut written, is_sheet.then_some(text));
+    Ok(written)
 }
 
 pub(super) fn empty() -> Problem {
@@ -128,7 +132,7 @@ impl Written {
 
     /// `read` if `key` was written, else `fallback`.
     pub fn or<T>(&self, key: &Key, read: impl Fn(&Self, &Key) -> Option<T>, fallback: Option<T>) -> Option<T> {
-        if self.has(key, 0) { read(self, key) } else { fallback }
+        if self.has(key, 0) || self.implied(key).is_some() { read(self, key) } else { fallback }
     }
 
     /// Mebibytes as bytes, at least one.

@@ -1,6 +1,6 @@
 //! `[data_parallel]`, `[fsdp]` and `[recompute]`: what ranks share out, and what they compute again to save memory.
 
-use super::keys::{data_parallel, fsdp, numerics as numerics_keys, parallel, recompute};
+use super::keys::{data_parallel, fsdp, numerics as numerics_keys, parallel, pipeline, recompute};
 use super::problem::Problem;
 use super::written::Written;
 use super::{
@@ -69,6 +69,7 @@ pub(super) fn read_recompute(
 /// What only the whole training step tells.
 pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_pipeline(written, training);
+    refuse_two_way(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -85,6 +86,23 @@ fn refuse_pipeline(written: &mut Written, training: &Training) {
         let problem = Problem::new(message).allowed("ddp, zero-1, fsdp").hint(format!("{why}; zero-1 scatters once a step"));
         written.refuse(&[&data_parallel::STRATEGY, &parallel::PIPELINE], problem);
     }
+}
+
+/// Where each stage stands twice, its two homes take different micro-batches: they meet once, when all are done.
+fn refuse_two_way(written: &mut Written, training: &Training) {
+    let DataParallel { strategy, no_sync, .. } = training.data_parallel;
+    if !training.is_two_way() || (strategy == Strategy::Ddp && no_sync) {
+        return;
+    }
+    let (key, what) = if strategy == Strategy::Ddp {
+        (&data_parallel::NO_SYNC, "no_sync = false".to_owned())
+    } else {
+        (&data_parallel::STRATEGY, strategy.to_string())
+    };
+    let name = training.pipeline.order.name();
+    let problem = Problem::new(format!("{what} does not go with {name}, whose stages stand on two ranks each"));
+    let hint = "the two take different micro-batches, and average their gradients once a step";
+    written.refuse(&[key, &pipeline::SCHEDULE], problem.allowed("ddp with no_sync").hint(hint));
 }
 
 /// Beyond the last unit there is nothing to gather.

@@ -1,13 +1,11 @@
 //! The sections of a training step: how much data, on which ranks, in which order, with which update.
 
-use super::keys::{Key, batch, model as model_keys, numerics as numerics_keys, optimizer, parallel, pipeline};
+use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
-use super::value::Value;
 use super::written::Written;
-use super::{Batch, Numerics, Optimizer, OptimizerKind, Pipeline, PointToPoint, Training, Values, model, sharding};
+use super::{Batch, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding};
 use crate::base::mesh::Mesh;
-use crate::base::words::{grouped, shortened};
-use crate::schedule::Schedule;
+use crate::base::words::grouped;
 
 /// The most ranks of a run, with shapes and with real values.
 const MOST_RANKS: usize = 65_536;
@@ -23,7 +21,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
     let layers = model.as_ref().map(|model| model.layers);
-    let pipeline = read_pipeline(written, layers);
+    let pipeline = pipeline::read(written, layers);
     let optimizer = read_optimizer(written);
     let mut training = Training {
         model: model?,
@@ -74,46 +72,6 @@ pub(super) fn refuse_real_ranks(written: &mut Written, key: &'static Key, ranks:
         let hint = format!("values = \"shape\" follows shapes alone, on up to {} ranks", grouped(MOST_RANKS as i128));
         written.refuse(&[key, &numerics_keys::VALUES], problem.hint(hint));
     }
-}
-
-fn read_pipeline(written: &mut Written, layers: Option<usize>) -> Option<Pipeline> {
-    let stages = written.size(&parallel::PIPELINE);
-    let layers_per_stage = layers.zip(stages).and_then(|(layers, stages)| layers_per_stage(written, layers, stages));
-    Some(Pipeline {
-        schedule: written.choice(&pipeline::SCHEDULE, Schedule::find)?,
-        p2p: written.choice(&pipeline::P2P, PointToPoint::find)?,
-        barrier: written.flag(&pipeline::BARRIER)?,
-        layers_per_stage: layers_per_stage?,
-    })
-}
-
-/// As written, or evenly: the first (layers mod stages) stages get one more.
-fn layers_per_stage(written: &mut Written, layers: usize, stages: usize) -> Option<Vec<usize>> {
-    if layers < stages {
-        let message = format!("{} layers cannot fill {} stages", grouped(layers as i128), grouped(stages as i128));
-        let problem = Problem::new(message).allowed("at least one layer per stage");
-        written.refuse(&[&parallel::PIPELINE, &model_keys::LAYERS, &model_keys::PRESET], problem);
-        return None;
-    }
-    let key = &pipeline::LAYERS_PER_STAGE;
-    if !written.has(key, 0) {
-        return Some((0..stages).map(|stage| layers / stages + usize::from(stage < layers % stages)).collect());
-    }
-    let list = written.value(key, 0).and_then(Value::sizes)?;
-    let shown = shortened(&format!("{list:?}"));
-    if list.len() != stages {
-        let message = format!("`layers_per_stage` = {shown} has {} entries for {} stages", list.len(), grouped(stages as i128));
-        written.refuse(&[key], Problem::new(message).allowed("one entry per stage"));
-        return None;
-    }
-    let sum: usize = list.iter().sum();
-    if sum != layers {
-        let message =
-            format!("`layers_per_stage` = {shown} sums to {}, not to the model's {layers} layers", grouped(sum as i128));
-        written.refuse(&[key], Problem::new(message).allowed(format!("entries that sum to {layers}")));
-        return None;
-    }
-    Some(list)
 }
 
 fn read_optimizer(written: &Written) -> Option<Optimizer> {

@@ -1,6 +1,7 @@
 //! A scenario as written: the keys of a file and of `--set`, each of the right type, with the place where it stands.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -9,12 +10,17 @@ use super::keys::{KEYS, Key, Kind, SECTIONS, Section};
 use super::problem::{Place, Problem, Problems, Source};
 use super::value::Value;
 use crate::base::words::{nearest, shortened};
+use crate::program::sheet::Sheet;
 
 /// What was written, and the problems found so far.
 #[derive(Debug)]
 pub(super) struct Written {
     sources: Vec<Source>,
     entries: Vec<Entry>,
+    /// Values of keys that were not written and that something written settles.
+    implied: Vec<(&'static Key, Value)>,
+    /// The plan, where a sheet gives it.
+    pub sheet: Option<Arc<Sheet>>,
     headers: Vec<(Section, Place)>,
     /// How many `[[trouble]]` sections there are.
     pub troubles: usize,
@@ -42,7 +48,15 @@ impl Written {
     pub fn read(name: &str, text: &str, overrides: &[String]) -> Result<Self, Problems> {
         let sources = std::iter::once((name, text)).chain(overrides.iter().map(|text| ("--set", text.as_str())));
         let sources = sources.map(|(name, text)| Source { name: name.to_owned(), text: text.to_owned() }).collect();
-        let mut written = Self { sources, entries: Vec::new(), headers: Vec::new(), troubles: 0, problems: Vec::new() };
+        let mut written = Self {
+            sources,
+            entries: Vec::new(),
+            implied: Vec::new(),
+            sheet: None,
+            headers: Vec::new(),
+            troubles: 0,
+            problems: Vec::new(),
+        };
 
         let (table, errors) = DeTable::parse_recoverable(text);
         if let Some(error) = errors.iter().find(|error| error.message() != DUPLICATE) {
@@ -71,7 +85,7 @@ impl Written {
     pub fn value(&self, key: &Key, index: usize) -> Option<Value> {
         match self.entry(key, index) {
             Some(entry) => entry.value.clone(),
-            None => key.unwritten_value(),
+            None => self.implied(key).cloned().or_else(|| key.unwritten_value()),
         }
     }
 
@@ -84,6 +98,21 @@ impl Written {
     pub fn section(&self, section: Section) -> Option<&Place> {
         let headers = self.headers.iter().filter(|(header, _)| *header == section).map(|(_, place)| place);
         headers.chain(self.entries.iter().filter(|entry| entry.key.section == section).map(|entry| &entry.place)).next()
+    }
+
+    /// The value of a key that something else settles.
+    pub fn implied(&self, key: &Key) -> Option<&Value> {
+        self.implied.iter().find(|(implied, _)| std::ptr::eq(*implied, key)).map(|(_, value)| value)
+    }
+
+    /// Settles the value of a key that was not written.
+    pub fn imply(&mut self, key: &'static Key, value: Value) {
+        self.implied.push((key, value));
+    }
+
+    /// The name of the file, or what stands for it.
+    pub fn name(&self) -> &str {
+        &self.sources[0].name
     }
 
     /// Notes a problem with how `keys` go together. It stands at the first of them that was written.

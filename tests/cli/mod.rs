@@ -65,6 +65,32 @@ fn every_outcome_has_its_exit_code() {
 }
 
 #[test]
+fn a_sheet_is_a_scenario_and_may_be_named_by_one() {
+    let folder = folder("sheet");
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let plan = write("plan.csv", "0F0,0F1,0BW0,0BW1\r\n1F0,1BW0,1F1,1BW1\r\n");
+    check(&["run", &plan], 0, "equal to one device");
+    check(&["check", &plan], 0, "sheet: PyTorch of 2024");
+    check(&["check", &plan], 0, "it is 1F1B");
+    check(&["run", &plan, "--json"], 0, "\"recognised\": \"1f1b\"");
+    check(&["run", "zbv-p4m8", "--json"], 0, "\"recognised\": \"zbv\"");
+    check(&["compile", &plan, "--after", "plan"], 0, "1F0,1B0,1F1,1B1\n");
+    let scenario = write("scenario.toml", "title = \"mine\"\n[pipeline]\ncsv = \"plan.csv\"\n");
+    check(&["run", &scenario], 0, "equal to one device");
+    check(&["run", &scenario, "--set", "parallel.pipeline=3"], 2, "!the sheet has 2 rows");
+    let bad = write("bad.csv", "0F0,0B0\n1F0xyz,1B0\n");
+    check(&["run", &bad], 2, "!row 2, column 1: `1F0xyz`");
+    check(&["check", &scenario, "--set", "pipeline.csv=bad.csv"], 2, "!bad.csv: row 2, column 1");
+    check(&["check", &scenario, "--set", "pipeline.csv=none.csv"], 2, "!none.csv");
+    check_with(&["check", "-"], "0F0,0B0\n", 0, "1 ranks, 1 stages");
+    check(&["compile", "dualpipe-p4m8", "--after", "plan"], 0, "OVERLAP_F_B");
+}
+
+#[test]
 fn mistakes_are_explained_on_standard_error() {
     check(&["run", "12f1b"], 2, "!11-1f1b");
     check(&["run", "no-such-file.toml"], 2, "!no-such-file.toml");

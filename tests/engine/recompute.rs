@@ -49,6 +49,23 @@ fn measure(model: &str, layers: usize, mode: &str) -> (u64, Flops) {
     (activations.0, Metrics::new(&observed, &ledger).flops)
 }
 
+/// FLOPs of a step with full recomputation: 96 B t l h^2 (1 + t / 6h + v / 16lh) (Narayanan et al. 2021, appendix), B sequences of t tokens.
+fn check_flops(layers: u64, hidden: u64, heads: u64) {
+    let model = format!("preset = \"mt-530b\"\nhidden = {hidden}\nheads = {heads}\n");
+    let (t, v) = (2048, 51_200);
+    let formula = 96 * t * layers * hidden * hidden + 16 * t * t * layers * hidden + 6 * t * hidden * v;
+    let layers = usize::try_from(layers).expect("a few layers");
+    assert_eq!(measure(&model, layers, "full").1.hardware, formula, "{layers} layers of {hidden}");
+}
+
+#[test]
+fn hardware_flops_are_megatrons() {
+    check_flops(24, 2304, 24);
+    check_flops(48, 8192, 64);
+    check_flops(105, 20_480, 128);
+    check_flops(128, 25_600, 160);
+}
+
 /// Bytes that one more layer keeps: the difference of two models.
 fn per_layer(model: &str, mode: &str) -> u64 {
     measure(model, 3, mode).0 - measure(model, 2, mode).0

@@ -154,6 +154,28 @@ fn state_is_the_closed_form_of_its_convention() {
     check_state(SEVEN, "bf16-adam-8", "zero-2", 8, [2, 0, 0], [0, 2, 4]);
 }
 
+/// The fewest of up to 64 ranks on which the state of 7 billion parameters is less than the card's memory.
+fn fewest(strategy: &str, gigabytes: u64) -> Option<u64> {
+    (2..=64).find(|data| {
+        let text = format!(
+            "[model]\npreset = \"7b\"\nbytes_per_parameter = \"mixed-adam-16\"\n[batch]\nmicro_batches = 1\nsteps = 1\n\
+             [parallel]\ndata = {data}\n[data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
+        );
+        let program = ranklab::compile::compile(&crate::support::scenario(&text)).program;
+        let State { parameter, gradient, optimizer } = ranklab::observe::ledger::state(&program)[0];
+        parameter + gradient + optimizer < Bytes(gigabytes * 1_000_000_000)
+    })
+}
+
+#[test]
+fn state_fits_from_so_many_ranks_on() {
+    for (gigabytes, expected) in [(24, [None, Some(10), Some(5)]), (40, [Some(8), Some(4), Some(3)]), (80, [Some(2); 3])] {
+        let found = ["zero-1", "zero-2", "zero-3"].map(|strategy| fewest(strategy, gigabytes));
+        // On 7 ranks ZeRO-1 takes exactly 40 GB, which leaves no room.
+        assert_eq!(found, expected, "{gigabytes} GB");
+    }
+}
+
 /// Gigabytes on each of `data` ranks under ZeRO-1, 2 and 3 (Rajbhandari et al. 2020, table 1): from a run, to the byte where the ranks
 /// divide the parameters, and as near to the printed figure as it was rounded.
 fn check_table(model: &str, parameters: u64, data: u64, printed: [f64; 3]) {

@@ -6,6 +6,7 @@ use ranklab::base::Bytes;
 use ranklab::lab::{Lab, Run};
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::Role;
+use ranklab::program::trace::Outcome;
 use ranklab::scenario::load;
 
 /// A shipped scenario under overrides.
@@ -51,6 +52,14 @@ fn scenarios_move_what_they_say() {
     check("zero-7b", &[], "completed", &["none"], 3.0);
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
+}
+
+#[test]
+fn a_gather_that_one_rank_leaves_out_hangs_all() {
+    let run = run("zero-3-one-rank-reads", &[]);
+    let Outcome::Deadlocked(graph) = &run.session.trace().outcome else { panic!("{:?}", run.session.trace().outcome) };
+    let stuck: Vec<u32> = graph.edges.iter().map(|edge| edge.rank.0).collect();
+    assert!((0..4).all(|rank| stuck.contains(&rank)), "{stuck:?}");
 }
 
 fn peak(name: &str, overrides: &[&str]) -> Bytes {

@@ -2,6 +2,7 @@
 
 use ranklab::lab::Verdict;
 use ranklab::program::trace::Outcome;
+use ranklab::schedule::{Schedule, Size};
 
 use crate::support::{SMALL, head_of, run};
 
@@ -24,6 +25,51 @@ fn pipelines_equal_one_device_bit_for_bit() {
             check(1, pipeline, &format!("[pipeline]\nschedule = \"{schedule}\"\n"), &["equal"]);
         }
     }
+}
+
+/// Schedules that cut the model into more stages than ranks, or the backward pass in two: the numbers are still those of one device.
+#[test]
+fn schedules_equal_one_device_bit_for_bit() {
+    for (pipeline, micro_batches) in [(1, 3), (2, 4), (2, 5), (3, 6)] {
+        for schedule in ["looped-bfs", "interleaved", "zb-h1", "zb-h2", "zb1p", "zbv", "v-half", "v-min", "dualpipev"] {
+            let known = Schedule::find(schedule).expect("a schedule");
+            if known.check(Size { ranks: pipeline, chunks: known.placement.usual_chunks(), micro_batches }).is_ok() {
+                check_schedule(schedule, pipeline, micro_batches, "", &["equal"]);
+            }
+        }
+    }
+    check_schedule("interleaved", 4, 6, "chunks = 3", &["equal"]);
+    check_schedule("zb1p", 3, 3, "chunks = 4", &["equal"]);
+    check_schedule("zbv", 4, 3, "", &["equal"]);
+    check_schedule("dualpipev", 4, 9, "", &["equal"]);
+}
+
+/// Where a stage stands twice two sums meet; in exact mode that does not show.
+#[test]
+fn two_way_schedules_average_over_both_homes_of_a_stage() {
+    for (schedule, pipeline, micro_batches) in [("chimera", 2, 2), ("chimera", 4, 8), ("dualpipe", 2, 4), ("dualpipe", 4, 10)] {
+        check_schedule(schedule, pipeline, micro_batches, "", &["equal", "expected-drift"]);
+        check_schedule(schedule, pipeline, micro_batches, "[numerics]\nexact = true", &["equal"]);
+        let replicas = "[numerics]\nexact = true\n[data_parallel]\nbucket_mib = 0.01\n";
+        check_schedule(schedule, pipeline, micro_batches, &format!("{replicas}[parallel]\ndata = 2"), &["equal"]);
+    }
+}
+
+/// Trains a small model of twelve layers for three steps; `more` stands behind the schedule.
+fn check_schedule(schedule: &str, pipeline: u32, micro_batches: u32, more: &str, expected: &[&str]) {
+    let parallel = format!("pipeline = {pipeline}");
+    let (more, parallel) = match more.split_once("[parallel]\n") {
+        Some((more, data)) => (more, format!("{parallel}\n{data}")),
+        None => (more, parallel),
+    };
+    let text = format!(
+        "[model]\nlayers = 12\nhidden = 16\nheads = 2\nsequence = 7\nvocab = 31\n[batch]\nmicro_batches = {micro_batches}\nsteps = 3\n\
+         [parallel]\n{parallel}\n[pipeline]\nschedule = \"{schedule}\"\n{more}"
+    );
+    let run = run(&text);
+    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+    assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
+    assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}", run.losses);
 }
 
 #[test]
@@ -67,4 +113,11 @@ fn a_skipped_op_is_named() {
     check_wrong("pipeline = 2", "op = \"0F1 forward blocks.2\"", "0F1 forward blocks.2 (skipped)", 0);
     check_wrong("pipeline = 3", "op = \"1B2 backward-input blocks.3\"\nstep = 2", "1B2 backward-input blocks.3 (skipped)", 2);
     check_wrong("pipeline = 2", "op = \"0B1 backward-weight blocks.0\"", "0B1 backward-weight blocks.0 (skipped)", 0);
+    let sharded = |strategy: &str| format!("data = 4\n[data_parallel]\nstrategy = \"{strategy}\"");
+    let on = |op: &str| format!("op = \"{op}\"\nrank = 2\nstep = 1");
+    check_wrong(&sharded("zero-2"), &on("accumulate"), "accumulate (skipped)", 1);
+    check_wrong(&sharded("fsdp"), &on("accumulate"), "accumulate (skipped)", 1);
+    check_wrong(&sharded("fsdp"), "op = \"all-gather blocks.3\"\nstep = 1", "0F0 forward blocks.3", 1);
+    check_wrong(&sharded("fsdp"), "op = \"reduce-scatter blocks.3\"", "reduce-scatter blocks.3 (skipped)", 0);
+    check_wrong(&sharded("zero-1"), "op = \"all-gather bucket0\"", "0F0 forward embedding", 1);
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 fn given(verdict: Verdict) -> Given {
     Given {
+        recognised: Some("1f1b"),
         title: "a <test> & more".to_owned(),
         costs: "unit".to_owned(),
         algorithm: Some(AllReduce::Ring),

@@ -9,8 +9,14 @@ use ranklab::observe::{Lanes, Observed, Run, VerdictKind};
 
 fn exported(session: &Session, format: Format) -> String {
     let verdict = Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(2.5e-7), first_difference: None };
-    let given =
-        Given { title: "1F1B & friends".to_owned(), costs: "unit".to_owned(), algorithm: None, loss: vec![5.5451, 5.3], verdict };
+    let given = Given {
+        title: "1F1B & friends".to_owned(),
+        costs: "unit".to_owned(),
+        recognised: None,
+        algorithm: None,
+        loss: vec![5.5451, 5.3],
+        verdict,
+    };
     export(&Observed::new(Run::new(session.program(), session.trace())), given, format)
 }
 

@@ -10,7 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Pipeline, Recomputation, Scenario, Task, Training, Values,
+    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task, Training,
+    Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -73,6 +74,7 @@ fn hardware(scene: &Scene) -> Hardware {
         forward: slot,
         backward_input: slot,
         backward_weight: Ticks(SLOT * scene.backward_weight),
+        overlapped: Ticks(SLOT * (2 + scene.backward_weight)),
     };
     let costs = if scene.table { table() } else { Costs::Unit(unit) };
     Hardware { costs, memory: scene.memory, ranks_per_node: 4 }
@@ -117,7 +119,7 @@ impl Scene {
             fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
             recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
-                schedule: Schedule::find(self.schedule).expect("a known schedule"),
+                order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,
                 layers_per_stage,

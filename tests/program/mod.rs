@@ -2,6 +2,7 @@
 
 mod check;
 mod record;
+mod sheet;
 mod text;
 
 use proptest::prelude::*;

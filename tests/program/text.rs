@@ -193,6 +193,15 @@ fn mistakes_are_all_reported_with_their_lines() {
 }
 
 #[test]
+fn folded_programs_print_and_parse() {
+    let text = "[parallel]\ndata = 6\npipeline = 2\n[numerics]\nvalues = \"shape\"\n[model]\nbytes_per_parameter = \"mixed-adam-20\"\n\
+                [data_parallel]\nstrategy = \"fsdp\"\nexpand = false\n[fsdp]\nshard_size = 3\n";
+    let scenario = scenario(text);
+    assert_eq!(compile::compile(&scenario).program.fold(), 6);
+    at_every_pass(&scenario).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
 fn a_compiled_program_reads_well() {
     let text = compile::compile(&scenario(BROKEN)).program.to_string();
     insta::assert_snapshot!(text);

@@ -66,6 +66,7 @@ fn shares_of_a_slot_are_whole() {
             forward: Ticks(forward),
             backward_input: Ticks(backward_input),
             backward_weight: Ticks(backward_weight),
+            overlapped: Ticks(forward + backward_input + backward_weight),
         };
         assert_eq!(unit(text), expected, "{text}");
         let cut = if let Task::Train(training) = parse(text).task { training.pipeline.layers_per_stage } else { vec![1] };

@@ -12,9 +12,10 @@ pub(super) mod gather;
 pub(super) mod reduce;
 mod state;
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 
 use crate::base::mesh::Axis;
+use crate::base::model::Part;
 use crate::base::sharing::Sharing as Row;
 use crate::base::{Bytes, Dtype, ParameterId, Rank};
 use crate::program::tables::{Fold, Group};
@@ -22,42 +23,47 @@ use crate::program::{Program, Unit};
 use crate::scenario::Training;
 
 use super::buckets;
+use super::homes::Homes;
 pub(super) use state::{Copies, Held, add as add_state};
 
 /// A strategy on a mesh and a model: which ranks share which units.
 pub(super) struct Sharing {
     pub row: &'static Row,
-    /// Data-parallel ranks.
+    /// Ranks that see different data and hold the same parameters: replicas, and both homes of a stage that stands twice.
     pub data: usize,
     /// Ranks that share one copy; fewer than `data` in hybrid sharding.
     pub shards: usize,
     /// Gradients are summed every micro-batch, not once a step.
     pub every_micro_batch: bool,
-    /// Per stage, its units: what is cut up, gathered and reduced together.
+    /// Per pipeline rank, the units of its stages: what is cut up, gathered and reduced together.
     pub units: Vec<Vec<Unit>>,
-    /// Per stage, the parameters that it has.
-    pub parameters: Vec<Range<usize>>,
+    /// Per pipeline rank, the parameters of its stages, in order.
+    pub parameters: Vec<Vec<ParameterId>>,
+    /// Per pipeline rank, those that hold the same stages.
+    alike: Vec<Vec<usize>>,
 }
 
 impl Sharing {
-    /// Cuts the parameters of every stage into units. One rank shares with nobody: there all strategies are the same.
-    pub(super) fn new(program: &Program, training: &Training) -> Self {
-        let data = training.data_ranks();
+    /// Cuts the parameters of every pipeline rank into units. One rank shares with nobody: there all strategies are the same.
+    pub(super) fn new(program: &Program, training: &Training, homes: &Homes) -> Self {
+        let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
+        let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
         let (row, shards) = training.sharing();
-        let parameters: Vec<Range<usize>> = (0..training.stages()).map(|stage| parameters(program, training, stage)).collect();
-        let units = |(stage, own): (usize, &Range<usize>)| match row.parameters {
+        let parameters = |stages: &Vec<usize>| parameters(program, training, stages);
+        let parameters: Vec<Vec<ParameterId>> = homes.of_row.iter().map(parameters).collect();
+        let units = |(stages, own): (&Vec<usize>, &Vec<ParameterId>)| match row.parameters {
             _ if data == 1 => Vec::new(),
-            true => wrapped(program, training, shards, stage),
-            false => bucketed(program, training, shards, own.clone()),
+            true => stages.iter().flat_map(|&stage| wrapped(program, training, shards, stage)).collect(),
+            false => bucketed(program, training, shards, own),
         };
-        let units = parameters.iter().enumerate().map(units).collect();
+        let units = homes.of_row.iter().zip(&parameters).map(units).collect();
         let every_micro_batch = data > 1 && (row.gradients || !training.data_parallel.no_sync);
-        Self { row, data, shards, every_micro_batch, units, parameters }
+        Self { row, data, shards, every_micro_batch, units, parameters, alike }
     }
 
-    /// The number in names of the first unit of `stage`.
-    pub(super) fn first_unit(&self, stage: usize) -> u32 {
-        u32::try_from(self.units[..stage].iter().map(Vec::len).sum::<usize>()).expect("fewer units than parameters")
+    /// The number in names of the first unit of the pipeline rank `row`.
+    pub(super) fn first_unit(&self, row: usize) -> u32 {
+        u32::try_from(self.units[..row].iter().map(Vec::len).sum::<usize>()).expect("fewer units than parameters")
     }
 
     /// Whether several copies of the shards exist.
@@ -72,7 +78,8 @@ impl Sharing {
 
     /// The group in which `rank` meets others. Folded ranks meet whom they stand for.
     pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
-        let (stage, place) = (training.mesh.coordinate(rank, Axis::Pipeline), training.mesh.coordinate(rank, Axis::Data));
+        let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
+        let (stage, place) = (rows[0], training.mesh.coordinate(rank, Axis::Data));
         let (name, first, size, stride) = match meeting {
             Meeting::Copy if self.is_hybrid() => {
                 (format!("fsdp{}", (stage * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
@@ -86,7 +93,8 @@ impl Sharing {
         if training.fold > 1 {
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
-        let ranks = training.mesh.group(rank, Axis::Data).into_iter().skip(first).step_by(stride).take(size).collect();
+        let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));
+        let ranks = all.skip(first).step_by(stride).take(size).collect();
         Group { name, ranks, fold: Fold::default() }
     }
 }
@@ -107,17 +115,16 @@ pub(super) fn bytes(elements: usize, dtype: Dtype) -> Bytes {
     Bytes(elements as u64 * dtype.size())
 }
 
-/// Numbers of the parameters of `stage`.
-fn parameters(program: &Program, training: &Training, stage: usize) -> Range<usize> {
-    let parts = training.parts(stage);
-    let is_own = |parameter: &crate::base::model::Parameter| parts.contains(&parameter.part);
-    let first = program.parameters.iter().position(is_own).unwrap_or(0);
-    first..first + program.parameters[first..].iter().take_while(|parameter| is_own(parameter)).count()
+/// The parameters of `stages`, in order.
+fn parameters(program: &Program, training: &Training, stages: &[usize]) -> Vec<ParameterId> {
+    let parts: BTreeSet<Part> = stages.iter().flat_map(|&stage| training.parts(stage)).collect();
+    let own = program.parameters.iter().enumerate().filter(|(_, parameter)| parts.contains(&parameter.part));
+    own.map(|(number, _)| ParameterId::new(number)).collect()
 }
 
 /// Units of shared parameters: layers, as the scenario wraps them.
 fn wrapped(program: &Program, training: &Training, shards: usize, stage: usize) -> Vec<Unit> {
-    let unit = |parts: Vec<crate::base::model::Part>| {
+    let unit = |parts: Vec<Part>| {
         let own = (0..).zip(&program.parameters).filter(|(_, parameter)| parts.contains(&parameter.part));
         let label = match parts.as_slice() {
             [first, .., last] => format!("{first}..{last}"),
@@ -130,8 +137,8 @@ fn wrapped(program: &Program, training: &Training, shards: usize, stage: usize) 
 }
 
 /// Units of whole parameters: buckets of gradients, in the order in which backward makes them, which is registration order reversed.
-fn bucketed(program: &Program, training: &Training, shards: usize, own: Range<usize>) -> Vec<Unit> {
-    let parameters: Vec<ParameterId> = own.rev().map(ParameterId::new).collect();
+fn bucketed(program: &Program, training: &Training, shards: usize, own: &[ParameterId]) -> Vec<Unit> {
+    let parameters: Vec<ParameterId> = own.iter().rev().copied().collect();
     let bytes = |parameter: &ParameterId| {
         Bytes(program.parameters[parameter.index()].elements() as u64 * training.precision.gradient.size())
     };

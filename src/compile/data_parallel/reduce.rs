@@ -49,6 +49,8 @@ struct Sum {
     /// Where backward begins and where it has made the unit's gradients, in the rank's list.
     first: usize,
     last: usize,
+    /// No later micro-batch of its step adds to it.
+    is_last: bool,
 }
 
 /// One rank, while its sums are inserted.
@@ -99,12 +101,19 @@ impl Walk<'_, '_> {
             let mut touched: Vec<usize> = view.writes.iter().filter_map(|buffer| place_of.get(buffer).copied()).collect();
             touched.dedup();
             for place in touched {
-                let sum = sums.entry((window, place)).or_insert(Sum { window, place, first: at, last: at });
+                let sum = sums.entry((window, place)).or_insert(Sum { window, place, first: at, last: at, is_last: false });
                 sum.last = at;
                 ends.insert(window, at);
             }
         }
-        self.in_order(sums.into_values().collect(), &ends)
+        let mut sums: Vec<Sum> = sums.into_values().collect();
+        let mut latest: BTreeMap<(u32, usize), usize> = BTreeMap::new();
+        for sum in &sums {
+            let latest = latest.entry((sum.window.step, sum.place)).or_default();
+            *latest = sum.last.max(*latest);
+        }
+        sums.iter_mut().for_each(|sum| sum.is_last = latest[&(sum.window.step, sum.place)] == sum.last);
+        self.in_order(sums, &ends)
     }
 
     /// Buckets leave in their own order, as PyTorch's reducer sends them, layers as they come; without overlap all leave at the end.
@@ -128,7 +137,7 @@ impl Walk<'_, '_> {
         let unit = &self.meetings.sharing.units[self.stage][sum.place];
         let fresh = self.held.of(&unit.parameters, |copies| copies.fresh);
         let origin = Origin { pass: PassName::DataParallel, ..self.program.op(first).origin };
-        let kernel = self.program.kernel(KernelCost { kernel: Kernel::ZeroGradients, shares: 0, flops: 0, bytes: 0 });
+        let kernel = self.program.kernel(KernelCost::free(Kernel::ZeroGradients));
         (!fresh.is_empty()).then(|| self.program.add((self.rank, COMPUTE), OpKind::Run(kernel), (&[], &fresh), origin))
     }
 
@@ -138,10 +147,9 @@ impl Walk<'_, '_> {
         let unit = &sharing.units[self.stage][sum.place];
         let targets: Vec<BufferId> = unit.parameters.iter().map(|&parameter| self.held.target(parameter)).collect();
         let kept = self.held.of(&unit.parameters, |copies| copies.gradient);
-        let is_last = !sharing.every_micro_batch || sum.window.micro_batch + 1 == training.batch.micro_batches;
         let origin = Origin { slot: None, step: sum.window.step, pass: PassName::DataParallel };
         let first = issued.len();
-        if !sharing.row.optimizer || (!sharing.row.gradients && !is_last) {
+        if !sharing.row.optimizer || (!sharing.row.gradients && !sum.is_last) {
             let all_reduce = self.collective(sum, Meeting::All);
             issued.push(self.add(OpKind::Collective(all_reduce), (&targets, &targets), origin));
             if targets != kept {
@@ -187,7 +195,7 @@ impl Walk<'_, '_> {
     fn kernel(&mut self, kernel: Kernel, buffers: &[BufferId], flops_per_element: u64) -> crate::base::KernelId {
         let bytes: Bytes = buffers.iter().map(|&buffer| self.program.bytes(buffer)).sum();
         let elements = bytes.0 / self.meetings.training.precision.gradient.size();
-        self.program.kernel(KernelCost { kernel, shares: 0, flops: flops_per_element * elements, bytes: 3 * bytes.0 })
+        self.program.kernel(KernelCost { flops: flops_per_element * elements, bytes: 3 * bytes.0, ..KernelCost::free(kernel) })
     }
 
     fn collective(&mut self, sum: &Sum, meeting: Meeting) -> CollectiveId {

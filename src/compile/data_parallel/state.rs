@@ -25,18 +25,19 @@ pub struct Copies {
 /// What one rank holds.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// Number of its first parameter.
-    first: usize,
-    /// Per parameter of its stage.
+    /// The parameters of its stages, in order.
+    parameters: Vec<ParameterId>,
+    /// Per parameter of its stages.
     whole: Vec<Copies>,
-    /// Per unit of its stage.
+    /// Per unit of its stages.
     pub shards: Vec<Copies>,
 }
 
 impl Held {
     /// What it holds of `parameter`.
     pub fn whole(&self, parameter: ParameterId) -> &Copies {
-        &self.whole[parameter.index() - self.first]
+        let place = self.parameters.binary_search(&parameter).expect("a parameter of one of its stages");
+        &self.whole[place]
     }
 
     /// The buffer that backward adds the gradient of `parameter` to.
@@ -86,7 +87,7 @@ impl<'a> Maker<'a> {
         let stage = training.mesh.coordinate(rank, Axis::Pipeline);
         let parameters = &sharing.parameters[stage];
         let held = Held {
-            first: parameters.start,
+            parameters: parameters.clone(),
             whole: vec![Copies::default(); parameters.len()],
             shards: vec![Copies::default(); if sharing.row.optimizer { sharing.units[stage].len() } else { 0 }],
         };
@@ -97,7 +98,7 @@ impl<'a> Maker<'a> {
     fn lasting(&mut self, program: &mut Program) {
         let row = self.sharing.row;
         for place in 0..self.held.whole.len() {
-            let parameter = ParameterId::new(self.held.first + place);
+            let parameter = self.held.parameters[place];
             let dims = program.parameters[parameter.index()].dims.clone();
             let names = [Name::FirstMoment(parameter), Name::SecondMoment(parameter), Name::Master(parameter)];
             let mut copies = Copies::default();
@@ -132,7 +133,7 @@ impl<'a> Maker<'a> {
     fn passing(&mut self, program: &mut Program) {
         let row = self.sharing.row;
         for place in 0..self.held.whole.len() {
-            let parameter = ParameterId::new(self.held.first + place);
+            let parameter = self.held.parameters[place];
             let dims = program.parameters[parameter.index()].dims.clone();
             if row.parameters {
                 let gathered = self.parameter(program, Name::Parameter(parameter), Role::Bucket, &dims);

@@ -161,7 +161,7 @@ impl<'a> Member<'a> {
     /// Adds a copy between the operands and pieces, on the collective's stream.
     fn run(&mut self, kernel: Kernel, reads: &[BufferId], writes: &[BufferId]) {
         let bytes: Bytes = reads.iter().chain(writes).map(|&buffer| self.program.bytes(buffer)).sum();
-        let kernel = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: bytes.0 });
+        let kernel = self.program.kernel(KernelCost { bytes: bytes.0, ..KernelCost::free(kernel) });
         let place = (self.ranks[self.place], self.program.stream_of(self.op));
         let op = self.program.add(place, OpKind::Run(kernel), (reads, writes), self.origin);
         self.inherit_waits(op);

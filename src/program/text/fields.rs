@@ -93,6 +93,12 @@ pub(super) const MODEL: &[Field<Model>] = &[
 
 pub(super) const KERNEL: &[Field<KernelCost>] = &[
     field!("shares", shares, whole, "a whole number"),
+    Field {
+        name: "overlapped",
+        show: |kernel| kernel.overlapped.then(|| "true".to_owned()),
+        read: |kernel, text| flag(text).map(|is_overlapped| kernel.overlapped = is_overlapped),
+        allowed: "true or false",
+    },
     field!("flops", flops, whole, "a whole number"),
     field!("bytes", bytes, whole, "a whole number"),
 ];

@@ -167,7 +167,7 @@ impl Reader {
         let id = match id {
             Some(id) => id,
             None if self.is_open("kernels") && named.is_none() => {
-                let id = self.program.kernel(KernelCost { kernel, shares: 0, flops: 0, bytes: 0 });
+                let id = self.program.kernel(KernelCost::free(kernel));
                 self.lookup.kernels.insert(kernel, id);
                 id
             }

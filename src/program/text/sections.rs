@@ -198,7 +198,7 @@ fn print_kernels(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 
 fn read_kernel(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "k", program.kernels.len())?;
-    let mut kernel = KernelCost { kernel: kernel(words)?, shares: 0, flops: 0, bytes: 0 };
+    let mut kernel = KernelCost::free(kernel(words)?);
     fields::read(words, &mut kernel, KERNEL, false)?;
     program.kernels.push(kernel);
     Ok(())

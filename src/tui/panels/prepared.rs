@@ -106,7 +106,7 @@ impl Asked {
         let (schedule, stages) = match &scenario.task {
             Task::Train(training) => {
                 let pipeline = &training.pipeline;
-                (format!("{}, {}", pipeline.schedule.name, pipeline.p2p), pipeline.layers_per_stage.len())
+                (format!("{}, {}", pipeline.order.name(), pipeline.p2p), pipeline.layers_per_stage.len())
             }
             Task::Collective(_) => (String::new(), 0),
         };

@@ -1,0 +1,78 @@
+//! A plan of one's own: PyTorch's pipelining CSV, named by `pipeline.csv`, or in place of a scenario.
+//!
+//! What the sheet settles need not be written: ranks, micro-batches and stages are its own, and what is written must agree.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::keys::{Key, batch, model, parallel, pipeline};
+use super::load;
+use super::problem::Problem;
+use super::value::Value;
+use super::written::Written;
+use crate::program::plan::Plan;
+use crate::program::sheet::{Sheet, SheetError};
+
+/// Reads the sheet that stands in place of the scenario, or that it names, and lets its sizes count as written.
+pub(super) fn read(written: &mut Written, in_place: Option<&str>) {
+    let (name, text) = match in_place {
+        Some(text) => (None, text.to_owned()),
+        None => match named(written) {
+            Some((name, text)) => (Some(name), text),
+            None => return,
+        },
+    };
+    match Sheet::parse(&text) {
+        Ok(sheet) => {
+            settle(written, &sheet.plan());
+            written.sheet = Some(Arc::new(sheet));
+        }
+        Err(errors) => errors.iter().for_each(|error| refuse(written, name.as_deref(), error)),
+    }
+}
+
+/// Name and text of the file that `pipeline.csv` names, beside the scenario's own file.
+fn named(written: &mut Written) -> Option<(String, String)> {
+    let name = written.text(&pipeline::CSV).filter(|name| name != "none")?;
+    let folder = Path::new(written.name()).parent().unwrap_or(Path::new(""));
+    match load::read(&folder.join(&name).to_string_lossy()) {
+        Ok(source) => Some((name, source.text)),
+        Err(problems) => {
+            let why = problems.list.first().map_or(String::new(), |problem| problem.message.clone());
+            written.refuse(&[&pipeline::CSV], Problem::new(format!("`{name}`: {why}")));
+            None
+        }
+    }
+}
+
+fn refuse(written: &mut Written, name: Option<&str>, error: &SheetError) {
+    let name = name.map_or(String::new(), |name| format!("{name}: "));
+    written.refuse(&[&pipeline::CSV], Problem::new(format!("{name}{error}")).allowed(error.expected.as_str()));
+}
+
+/// The plan's own sizes, in place of those that are not written.
+fn settle(written: &mut Written, plan: &Plan) {
+    let (ranks, stages) = (plan.rows.len(), plan.stages());
+    for key in [&pipeline::SCHEDULE, &pipeline::CHUNKS] {
+        if written.has(key, 0) {
+            let problem = Problem::new(format!("the plan is given by a sheet, and `{}` would make another", key.name));
+            written.refuse(&[key], problem.hint("leave one of the two out"));
+        }
+    }
+    let sizes: [(&'static Key, usize, &str); 2] =
+        [(&parallel::PIPELINE, ranks, "rows"), (&batch::MICRO_BATCHES, plan.micro_batches(), "micro-batches")];
+    for (key, size, what) in sizes {
+        if written.has(key, 0) {
+            if written.size(key).is_some_and(|asked| asked != size) {
+                let problem = Problem::new(format!("the sheet has {size} {what}, and `{}` is another number", key.name));
+                written.refuse(&[key], problem.hint("leave it out: the sheet settles it"));
+            }
+        } else {
+            written.imply(key, Value::Integer(i64::try_from(size).unwrap_or(i64::MAX)));
+        }
+    }
+    let usual = super::presets::PRESETS.first().map_or(0, |preset| preset.model.layers);
+    if !written.has(&model::LAYERS, 0) && !written.has(&model::PRESET, 0) && stages > usual {
+        written.imply(&model::LAYERS, Value::Integer(i64::try_from(stages).unwrap_or(i64::MAX)));
+    }
+}
