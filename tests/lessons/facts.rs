@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ranklab::base::units::short_number;
 use ranklab::base::{Bytes, OpId, Rank};
 use ranklab::lab::{Run, Verdict};
+use ranklab::observe::metrics::RankMetrics;
 use ranklab::program::OpKind;
 use ranklab::program::head::head;
 use ranklab::program::trace::Outcome;
@@ -17,6 +18,7 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.extend(buckets(run));
     facts.extend(memory(run));
     facts.extend(traffic(run));
+    facts.extend(pipeline(run));
     facts.push(most_sent(run));
     facts.push(peaks(run));
     facts
@@ -110,6 +112,25 @@ fn traffic(run: &Run) -> Vec<String> {
         format!("exposed {}", run.session.trace().clock.show(rank.exposed_comm)),
         format!("again {} %", short_number((again * 1000.0).round() / 10.0)),
     ]
+}
+
+/// What a pipeline holds and sends, and how much of the first step it idles.
+fn pipeline(run: &Run) -> Vec<String> {
+    let observed = run.observed();
+    let metrics = observed.metrics();
+    let list =
+        |number: fn(&RankMetrics) -> u64| metrics.ranks.iter().map(|rank| number(rank).to_string()).collect::<Vec<_>>().join(" ");
+    let clock = run.session.trace().clock;
+    let mut facts = vec![
+        format!("holds {}", list(|rank| rank.peak_in_flight.into())),
+        format!("holds to W {}", list(|rank| rank.peak_in_flight_to_weight.into())),
+        format!("sends {} messages", list(|rank| rank.messages_sent)),
+        format!("bubble {:.1} %", metrics.bubble_fraction() * 100.0),
+        format!("idle {}", clock.show(metrics.ranks[0].idle)),
+    ];
+    facts.extend(metrics.bubble_ratio().map(|ratio| format!("of the work {:.1} %", ratio * 100.0)));
+    facts.extend(metrics.step_period.map(|period| format!("{} a step", clock.show(period))));
+    facts
 }
 
 /// The number of a step's buckets; the last one and all together.
