@@ -254,7 +254,7 @@ fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
 
 /// What a column of `column` ticks shows, and whether it is a mixture. Work beats idleness: from a fifth of the column on its largest kind
 /// shows, mixed if that is below 60 % of the work; from a tenth on the column is mixed with the gap around it; less than that is a gap.
-/// What moves beats waiting whatever its share. A gap shows if it fills half of the column.
+/// What moves among waiting shows as a mixture whatever its share. A gap shows if it fills half of the column.
 fn prevailing(within: &Totals, column: u64) -> Option<(Kind, bool)> {
     let ticks = |kind: Kind| within.ticks[kind as usize];
     let most = |kinds: &[Kind]| kinds.iter().copied().filter(|&kind| ticks(kind) > 0).max_by_key(|&kind| ticks(kind));
@@ -266,7 +266,7 @@ fn prevailing(within: &Totals, column: u64) -> Option<(Kind, bool)> {
     let mixture = u128::from(ticks(op)) * 10 < work * 6;
     match gap {
         _ if work * 5 >= column => Some((op, mixture)),
-        Some(Kind::Waiting) => Some((op, mixture)),
+        Some(Kind::Waiting) => Some((op, true)),
         _ if work * 10 >= column => Some((op, true)),
         gap => gap.map(|gap| (gap, false)),
     }
@@ -477,7 +477,8 @@ mod tests {
         check(&[(Forward, 19), (Bubble, 81)], Some((Forward, true)));
         check(&[(Forward, 10), (Bubble, 90)], Some((Forward, true)));
         check(&[(Forward, 9), (Bubble, 91)], Some((Bubble, false)));
-        check(&[(Transfer, 1), (Waiting, 99)], Some((Transfer, false)));
+        check(&[(Transfer, 1), (Waiting, 99)], Some((Transfer, true)));
+        check(&[(Transfer, 20), (Waiting, 80)], Some((Transfer, false)));
         check(&[(Forward, 50), (Backward, 50)], Some((Backward, true)));
     }
 }

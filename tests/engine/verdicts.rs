@@ -171,3 +171,20 @@ fn a_skipped_op_is_named() {
     check_wrong(&sharded("fsdp"), "op = \"reduce-scatter blocks.3\"", "reduce-scatter blocks.3 (skipped)", 0);
     check_wrong(&sharded("zero-1"), "op = \"all-gather bucket0\"", "0F0 forward embedding", 1);
 }
+
+const ZERO_2: &str = "data = 2\n[data_parallel]\nstrategy = \"zero-2\"";
+
+#[test]
+fn an_update_left_out_is_wrong_even_where_all_ranks_agree() {
+    for (mesh, op) in
+        [("data = 1", "optimizer"), ("data = 2", "optimizer"), ("pipeline = 2", "optimizer"), (ZERO_2, "optimizer-shard")]
+    {
+        let text = format!(
+            "{SMALL}[batch]\nmicro_batches = 2\nsteps = 3\n[parallel]\n{mesh}\n[[trouble]]\nkind = \"skip-op\"\nop = \"{op}\"\nstep = 2\n"
+        );
+        let run = run(&text);
+        let Verdict::Wrong { first_difference, .. } = &run.verdict else { panic!("{:?} for\n{text}", run.verdict) };
+        assert!(head_of(&run, first_difference.op).starts_with(op), "{text}");
+        assert_eq!(first_difference.step, 2, "{text}");
+    }
+}
