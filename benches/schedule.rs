@@ -1,16 +1,19 @@
 //! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE]`.
 //!
-//! Pipelines of up to 64 ranks with textbook slots, and one ring all-reduce over 1,024 ranks expanded into its 2.1 million messages,
-//! alpha-beta. Every phase is timed by itself, several rounds; best and median are printed.
+//! Pipelines of up to 64 ranks with textbook slots; one ring all-reduce over 1,024 ranks expanded into its 2.1 million messages,
+//! alpha-beta; `shared`, the same ring on links that are shared max-min fairly; `incast`, 64 and 1,024 ranks that all send to one. Every
+//! phase is timed by itself, several rounds; best and median are printed.
 
 use std::sync::Arc;
 
+use ranklab::base::{Dtype, Rank};
 use ranklab::compile;
 use ranklab::engine::kernels::cpu::allocator::keep_memory;
 use ranklab::engine::session::{Numbers, run};
 use ranklab::program::links::Links;
+use ranklab::program::tables::{Channel, Layout, Setting};
 use ranklab::program::trace::Outcome;
-use ranklab::program::{Program, Trace, check};
+use ranklab::program::{Name, OpKind, Origin, PassName, Program, Role, Trace, check};
 use ranklab::scenario::{Scenario, Task};
 
 /// Pipelines: case, schedule, ranks, stages of each, micro-batches. One block to a stage.
@@ -30,16 +33,63 @@ hardware = { costs = "h100-nvlink" }
 numerics = { values = "shape" }
 "#;
 
+/// The same on shared links, in nodes of eight behind one NIC each.
+const SHARED: &str = r#"
+collective = { kind = "all-reduce", bytes = 4_194_304, ranks = 1024, algorithm = "ring", chunks = 1024 }
+hardware = { costs = "h100-nvlink", ranks_per_node = 8, sharing = true, nics_per_node = 1 }
+numerics = { values = "shape" }
+"#;
+
 fn main() {
     keep_memory();
     let wanted = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
     let pipelines = PIPELINES.map(|(name, schedule, p, v, m)| (name, pipeline(schedule, p, v, m)));
-    for (name, text) in pipelines.into_iter().chain([("ring", RING.to_owned())]) {
+    for (name, text) in pipelines.into_iter().chain([("ring", RING.to_owned()), ("shared", SHARED.to_owned())]) {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
             let scenario = Scenario::parse(name, &text, &[]).unwrap_or_else(|problems| panic!("{}", problems.render(false, 100)));
             measure(name, &scenario);
         }
     }
+    if wanted.is_none_or(|wanted| wanted == "incast") {
+        incast();
+    }
+}
+
+/// The time of a message, if 64 ranks or 1,024 send to one at the same time, each message with a length of its own.
+#[expect(clippy::cast_precision_loss, reason = "a number of messages")]
+fn incast() {
+    const MESSAGES: usize = 1 << 17;
+    let scenario = Scenario::parse("incast", SHARED, &["hardware.ranks_per_node=2048".to_owned()]).expect("a scenario");
+    let mut each = Vec::new();
+    for senders in [64, 1024] {
+        let program = Arc::new(many_to_one(senders, MESSAGES / senders));
+        let seconds = (0..ROUNDS).map(|_| {
+            let start = processor_seconds();
+            drop(run_to_the_end(program.clone(), &scenario));
+            processor_seconds() - start
+        });
+        each.push(seconds.fold(f64::INFINITY, f64::min) / MESSAGES as f64);
+        println!("incast: {senders} flows at once on one link, {:.0} ns a message", each[each.len() - 1] * 1e9);
+    }
+    println!("incast: 1,024 flows cost {:.2} times what 64 do", each[1] / each[0]);
+}
+
+/// Every rank but the last sends so many messages to the last, which takes those of each on a stream of their own.
+fn many_to_one(senders: usize, messages: usize) -> Program {
+    let mut program = Program::new(senders + 1, Setting::default());
+    let origin = Origin { slot: None, step: 0, pass: PassName::Hand };
+    let root = Rank::new(senders);
+    for (number, sender) in (0..).zip((0..senders).map(Rank::new)) {
+        let channel = program.channel(Channel { from: sender, to: root, buffered: false });
+        let stream = program.communication_stream(&format!("in{sender}"));
+        let layout = program.layout(Layout::tensor(Dtype::F32, &[20_000 + 37 * sender.index()]));
+        let [sent, received] = [sender, root].map(|rank| program.buffer(rank, Name::Chunk(number), Role::Bucket, layout));
+        for _ in 0..messages {
+            program.append((sender, stream), OpKind::Send(channel), (&[sent], &[]), origin);
+            program.append((root, stream), OpKind::Recv(channel), (&[], &[received]), origin);
+        }
+    }
+    program
 }
 
 /// Textbook slots.

@@ -1,5 +1,6 @@
 //! What things cost: textbook slots, or a table of devices and links, each with its source.
 
+use super::Rank;
 use super::units::{Bytes, Clock, Ticks};
 
 /// The costs of a run and the memory of a device.
@@ -11,6 +12,8 @@ pub struct Hardware {
     pub memory: Option<Bytes>,
     /// Ranks in one node: messages inside use `inside`, others `between` (see [`Table`]).
     pub ranks_per_node: usize,
+    /// If messages that are in flight together share the ports of ranks and the NICs of nodes: how many NICs a node has.
+    pub sharing: Option<usize>,
 }
 
 /// What compute and messages cost.
@@ -74,6 +77,15 @@ pub struct Link {
     pub source: String,
 }
 
+/// How many of `ranks` stand in each node, those of a node behind each other; `None` if the nodes cut them unevenly.
+#[must_use]
+pub fn members_per_node(ranks: &[Rank], ranks_per_node: usize) -> Option<usize> {
+    let nodes = ranks.chunk_by(|a, b| a.index() / ranks_per_node == b.index() / ranks_per_node);
+    let mut sizes = nodes.map(<[Rank]>::len);
+    let first = sizes.next()?;
+    sizes.all(|size| size == first).then_some(first)
+}
+
 impl UnitCosts {
     /// A forward and a backward, one after the other.
     #[must_use]
@@ -90,5 +102,25 @@ impl Hardware {
             Costs::Unit(unit) => Clock::Slots { ticks_per_slot: unit.ticks_per_slot },
             Costs::Table(_) => Clock::Nanoseconds,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_cut_groups_evenly_or_not() {
+        let check = |ranks: &[u32], ranks_per_node, expected| {
+            let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+            assert_eq!(members_per_node(&ranks, ranks_per_node), expected, "{ranks:?} {ranks_per_node}");
+        };
+        check(&[0, 1, 2, 3, 4, 5], 3, Some(3));
+        check(&[0, 1, 2, 3, 4, 5], 8, Some(6));
+        check(&[0, 1, 2, 3, 4, 5], 4, None);
+        check(&[6, 7, 8, 9], 4, Some(2));
+        check(&[1, 3, 5, 7], 4, Some(2));
+        check(&[1, 3, 5, 7], 1, Some(1));
+        check(&[], 4, None);
     }
 }

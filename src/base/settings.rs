@@ -65,6 +65,10 @@ choices! {
         Tree = "tree",
         /// Everybody sends to one root, which sends the sum back.
         Star = "star",
+        /// Partners halve the payload between them while they reduce, and double it while they gather, log2 N steps each.
+        HalvingDoubling = "halving-doubling",
+        /// Rings in two levels: reduce-scatter inside each node, all-reduce between nodes, all-gather inside.
+        Hierarchical = "hierarchical",
     }
 }
 
@@ -242,6 +246,24 @@ impl Default for Optimizer {
     fn default() -> Self {
         Self { kind: OptimizerKind::Adamw, lr: 1e-3, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 }
     }
+}
+
+impl AllReduce {
+    /// Into how many chunks `ranks` ranks cut their payload; `None` if it may stay whole.
+    #[must_use]
+    pub fn chunks(self, ranks: usize) -> Option<usize> {
+        match self {
+            Self::Ring | Self::Hierarchical => Some(ranks),
+            Self::HalvingDoubling => Some(power_of_two(ranks)),
+            Self::Tree | Self::Star => None,
+        }
+    }
+}
+
+/// The largest power of two that is at most `number`; 1 for 0.
+#[must_use]
+pub fn power_of_two(number: usize) -> usize {
+    1 << number.max(1).ilog2()
 }
 
 impl OptimizerKind {

@@ -1,4 +1,5 @@
-//! `ranklab check FILE`: is the scenario well-formed, is its program sound, and does it come to an end? No numbers are computed.
+//! `ranklab check FILE`: is the scenario well-formed, is its program sound, and does it come to an end? No numbers are computed. The table
+//! of `nvidia-smi topo -m` is checked, too, and printed as the sections of a scenario.
 
 use super::failure::print;
 use super::input::Input;
@@ -14,6 +15,15 @@ pub struct Arguments {
 
 /// Prints what was found; the exit code says whether anything was.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if let Some(topology) = arguments.input.topology()? {
+        print(&format!(
+            "# {} GPUs, {} NICs\n{}",
+            topology.gpus(),
+            topology.devices.len() - topology.gpus(),
+            topology.hardware()
+        ))?;
+        return Ok(Exit::Done);
+    }
     let scenario = arguments.input.scenario()?;
     let checked = lab::check(&scenario)?;
     let mut lines: Vec<String> = checked.sheet.iter().map(|sheet| format!("sheet: {sheet}")).collect();

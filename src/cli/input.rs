@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Failure, machine};
+use crate::scenario::topology::Topology;
 use crate::scenario::{self, Scenario, Source};
 use crate::teach::{self, Library, library};
 
@@ -21,6 +22,18 @@ pub struct Input {
 }
 
 impl Input {
+    /// The topology, if a file holds the table of one and no scenario.
+    ///
+    /// # Errors
+    /// If the file cannot be read, and all problems of the table.
+    pub fn topology(&self) -> Result<Option<Topology>, Failure> {
+        if !Path::new(&self.what).is_file() {
+            return Ok(None);
+        }
+        let source = source(&self.what)?;
+        Ok(if Topology::looks_like(&source.text) { Some(Topology::parse(&source.name, &source.text)?) } else { None })
+    }
+
     /// The checked scenario. Real values that this machine's memory cannot hold are refused here, before anything is allocated.
     ///
     /// # Errors

@@ -38,6 +38,11 @@ impl Agenda {
         Some(self.open[place].1)
     }
 
+    /// When the next thing ends.
+    pub(super) fn next(&self) -> Option<Ticks> {
+        if self.open.is_empty() { self.pages.first_key_value().map(|(&time, _)| time) } else { Some(self.time) }
+    }
+
     /// Takes what ends first.
     pub(super) fn pop(&mut self) -> Option<(Ticks, OpId)> {
         if self.open.is_empty() {

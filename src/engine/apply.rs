@@ -25,18 +25,20 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
             }
         }
         OpKind::Recv(channel) => {
-            let message = mailboxes[channel.index()].pop_front().unwrap_or_default();
-            buffers[view.writes[0].index()] = message;
+            for buffer in view.writes {
+                buffers[buffer.index()] = mailboxes[channel.index()].pop_front().unwrap_or_default();
+            }
         }
         OpKind::RecvReduce(channel) => {
-            let message = mailboxes[channel.index()].pop_front().unwrap_or_default();
-            let buffer = view.writes[0].index();
-            let layout = &program.layouts[program.buffers[buffer].layout.index()];
-            buffers[buffer] = kernels::add(layout, &buffers[buffer], &message)?;
+            for buffer in view.writes.iter().map(|buffer| buffer.index()) {
+                let message = mailboxes[channel.index()].pop_front().unwrap_or_default();
+                let layout = &program.layouts[program.buffers[buffer].layout.index()];
+                buffers[buffer] = kernels::add(layout, &buffers[buffer], &message)?;
+            }
         }
         OpKind::Send(channel) => {
-            let value = buffers[view.reads[0].index()].clone();
-            mailboxes[channel.index()].push_back(value);
+            let values = view.reads.iter().map(|buffer| buffers[buffer.index()].clone());
+            mailboxes[channel.index()].extend(values);
         }
         OpKind::Collective(_) | OpKind::Skipped(_) => {}
     }

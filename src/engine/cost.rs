@@ -1,5 +1,7 @@
 //! The one cost function: from an op and the hardware to the time that it takes.
 
+use std::collections::BTreeMap;
+
 use crate::base::hardware::{Costs, Hardware, Link, UnitCosts};
 use crate::base::units::{Clock, Ticks};
 use crate::base::{Bytes, OpId, Rank};
@@ -23,7 +25,7 @@ impl CostModel {
     /// The costs of `program` on `hardware`, under the trouble that slows ranks and links.
     #[must_use]
     pub fn new(program: &Program, hardware: &Hardware, trouble: &[Trouble]) -> Self {
-        let list = PriceList::new(program, hardware);
+        let mut list = PriceList::new(program, hardware);
         let mut costs = Self {
             clock: hardware.clock(),
             memory: hardware.memory,
@@ -70,17 +72,22 @@ impl CostModel {
     }
 }
 
-/// The prices without trouble: of kernels, then of messages by layout inside a node and between nodes, then of collectives, last zero.
-struct PriceList {
+/// The prices without trouble: of kernels, then of messages by layout inside a node and between nodes, then of collectives, then zero,
+/// last of messages that carry several buffers.
+struct PriceList<'a> {
+    costs: &'a Costs,
     prices: Vec<Ticks>,
     kernels: usize,
     layouts: usize,
+    zero: usize,
+    /// Places of the prices of messages that carry several buffers, by their bytes and whether they leave their node.
+    several: BTreeMap<(Bytes, bool), usize>,
     /// Per channel, whether it leaves its node.
     leaves: Vec<bool>,
 }
 
-impl PriceList {
-    fn new(program: &Program, hardware: &Hardware) -> Self {
+impl<'a> PriceList<'a> {
+    fn new(program: &Program, hardware: &'a Hardware) -> Self {
         // A folded rank stands for several: nodes are cut by the numbers before folding.
         let whole = |rank: Rank| rank.index() * program.fold();
         let node = |rank: usize| rank / hardware.ranks_per_node;
@@ -99,8 +106,12 @@ impl PriceList {
                 collective_cost(collective, group.size() as u64, if stays { &table.inside } else { &table.between })
             }
         });
+        let prices: Vec<Ticks> = kernels.chain(messages).chain(collectives).chain([Ticks::ZERO]).collect();
         Self {
-            prices: kernels.chain(messages).chain(collectives).chain([Ticks::ZERO]).collect(),
+            costs: &hardware.costs,
+            zero: prices.len() - 1,
+            several: BTreeMap::new(),
+            prices,
             kernels: program.kernels.len(),
             layouts: program.layouts.len(),
             leaves: program.channels.iter().map(|channel| node(whole(channel.from)) != node(whole(channel.to))).collect(),
@@ -108,16 +119,29 @@ impl PriceList {
     }
 
     /// The place of the price of `op`.
-    fn place(&self, program: &Program, op: OpId) -> u32 {
+    fn place(&mut self, program: &Program, op: OpId) -> u32 {
         number(match program.kind(op) {
             OpKind::Run(kernel) => kernel.index(),
             OpKind::Send(channel) => {
-                let layout = program.buffers[program.reads(op)[0].index()].layout;
-                self.kernels + 2 * layout.index() + usize::from(self.leaves[channel.index()])
+                let leaves = self.leaves[channel.index()];
+                match program.reads(op) {
+                    [buffer] => self.kernels + 2 * program.buffers[buffer.index()].layout.index() + usize::from(leaves),
+                    several => self.several(several.iter().map(|&buffer| program.bytes(buffer)).sum(), leaves),
+                }
             }
             OpKind::Collective(collective) => self.kernels + 2 * self.layouts + collective.index(),
             // A receive ends with its send; a skipped op takes no time.
-            OpKind::Recv(_) | OpKind::RecvReduce(_) | OpKind::Skipped(_) => self.prices.len() - 1,
+            OpKind::Recv(_) | OpKind::RecvReduce(_) | OpKind::Skipped(_) => self.zero,
+        })
+    }
+
+    fn several(&mut self, bytes: Bytes, leaves: bool) -> usize {
+        *self.several.entry((bytes, leaves)).or_insert_with(|| {
+            self.prices.push(match self.costs {
+                Costs::Unit(_) => Ticks::ZERO,
+                Costs::Table(table) => transfer(if leaves { &table.between } else { &table.inside }, bytes),
+            });
+            self.prices.len() - 1
         })
     }
 }

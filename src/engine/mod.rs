@@ -11,6 +11,7 @@ pub mod cost;
 pub mod deadlock;
 pub mod kernels;
 pub mod session;
+pub mod sharing;
 pub mod stepped;
 pub mod value;
 pub mod world;

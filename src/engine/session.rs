@@ -8,6 +8,7 @@ use super::Result;
 use super::checkpoint::Checkpoints;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
+use super::sharing::Network;
 use super::stepped::{OnEnd, finish, step};
 use super::value::{Value, Values};
 use super::world::{Machine, State, World, blocked};
@@ -240,7 +241,8 @@ fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], number
     let costs = CostModel::new(&program, hardware, trouble);
     let trace = Trace::new(&program, costs.clock());
     let links = Links::new(&program);
-    let mut world = World::new(Arc::new(Machine { program, links, costs }), values);
+    let network = Network::new(&program, hardware, trouble);
+    let mut world = World::new(Arc::new(Machine { program, links, costs, network }), values);
     world.stopped = state_alone(&world);
     Ok((world, trace))
 }

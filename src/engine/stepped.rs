@@ -6,6 +6,7 @@
 use super::Result;
 use super::apply::apply;
 use super::collectives::deliver;
+use super::sharing::Arrival;
 use super::value::Values;
 use super::world::{Machine, State, World, blocked};
 use crate::base::prefetch::prefetch;
@@ -56,7 +57,7 @@ impl Stepper<'_> {
                 if self.look_at(op)? {
                     return Ok(self.world.stopped.is_none());
                 }
-            } else if let Some((time, op)) = self.world.agenda.pop() {
+            } else if let Some((time, op)) = self.next_end() {
                 self.look_ahead();
                 self.world.time = time;
                 self.end(op)?;
@@ -65,6 +66,41 @@ impl Stepper<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// What ends next, and when.
+    fn next_end(&mut self) -> Option<(Ticks, OpId)> {
+        if self.machine.network.is_some() { self.next_shared() } else { self.world.agenda.pop() }
+    }
+
+    /// The same where transfers share their links: their ends move, and the agenda has old ones, too.
+    fn next_shared(&mut self) -> Option<(Ticks, OpId)> {
+        let Machine { program, links, network, .. } = self.machine;
+        let World { time: now, agenda, sharing, .. } = &mut *self.world;
+        let (sharing, network) = (sharing.as_mut()?, network.as_ref()?);
+        loop {
+            if agenda.next() != Some(*now) {
+                sharing.settle(*now, agenda);
+            }
+            let (time, op) = agenda.pop()?;
+            if !matches!(program.kind(op), OpKind::Send(_)) {
+                return Some((time, op));
+            }
+            match sharing.arrives(op, time) {
+                Arrival::Stale => continue,
+                Arrival::Begins => {
+                    *now = time;
+                    if sharing.begin((program.rank_of(op), op), network.transfer(program, op), time, agenda) {
+                        continue;
+                    }
+                }
+                Arrival::Ends => sharing.end(op),
+            }
+            if !program.kind(op).channel().is_some_and(|channel| program.channels[channel.index()].buffered) {
+                std::iter::once(op).chain(links.peer(op)).for_each(|end| self.trace.ends(end, time));
+            }
+            return Some((time, op));
+        }
     }
 
     /// Gets closer what the ends to come will touch: first the neighbours of an op, a little later the ops behind it.
@@ -127,7 +163,7 @@ impl Stepper<'_> {
 
     /// Starts the event that `op` completes: the op alone, both ends of a message, or all members of a collective.
     fn start(&mut self, op: OpId) -> Result<()> {
-        let Machine { program, links, costs } = self.machine;
+        let Machine { program, links, costs, network } = self.machine;
         self.trace.event(self.world.events, Event { time: self.world.time, op });
         self.world.events += 1;
         let kind = program.kind(op);
@@ -140,7 +176,10 @@ impl Stepper<'_> {
             OpKind::Send(_) if self.is_buffered(kind) => {
                 self.begin(op, Ticks::ZERO);
                 self.end(op)?;
-                self.end_later(op, costs.cost(op));
+                match network {
+                    None => self.end_later(op, costs.cost(op)),
+                    Some(network) => self.end_later(op, network.latency(program, op)),
+                }
                 Ok(())
             }
             OpKind::Recv(_) | OpKind::RecvReduce(_) if self.is_buffered(kind) => {
@@ -153,7 +192,13 @@ impl Stepper<'_> {
                 let cost = costs.cost(send);
                 self.begin(op, cost);
                 self.begin(peer, cost);
-                self.end_after(send, cost)
+                match network {
+                    None => self.end_after(send, cost),
+                    Some(network) => {
+                        self.end_later(send, network.latency(program, send));
+                        Ok(())
+                    }
+                }
             }
             OpKind::Collective(collective) => {
                 let cost = costs.cost(op);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::agenda::Agenda;
 use super::cost::CostModel;
+use super::sharing::{Network, Sharing};
 use super::value::Values;
 use crate::base::{CollectiveId, OpId, Ticks};
 use crate::program::links::{Links, SomeOp};
@@ -24,6 +25,8 @@ pub struct Machine {
     pub links: Links,
     /// What its ops cost.
     pub costs: CostModel,
+    /// Its links, if messages share them.
+    pub network: Option<Network>,
 }
 
 /// All that changes.
@@ -46,6 +49,8 @@ pub struct World {
     pub(super) candidates: VecDeque<OpId>,
     /// What ends later.
     pub(super) agenda: Agenda,
+    /// Transfers in flight, if they share their links.
+    pub(super) sharing: Option<Box<Sharing>>,
     /// Ops that are done.
     pub(super) done: usize,
     /// Events that have happened: the position in the run.
@@ -76,6 +81,7 @@ impl World {
             arrived: vec![0; program.collectives.len()],
             candidates: links.heads.iter().copied().collect(),
             agenda: Agenda::default(),
+            sharing: machine.network.as_ref().map(|network| Box::new(Sharing::new(program.ops(), network))),
             done: 0,
             events: 0,
             machine,

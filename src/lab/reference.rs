@@ -164,5 +164,5 @@ fn run(program: Program) -> crate::engine::Result<Reference> {
 pub(super) fn untimed() -> Hardware {
     let tick = Ticks(1);
     let slot = UnitCosts { ticks_per_slot: 1, forward: tick, backward_input: tick, backward_weight: tick, overlapped: Ticks(3) };
-    Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1 }
+    Hardware { costs: Costs::Unit(slot), memory: None, ranks_per_node: 1, sharing: None }
 }

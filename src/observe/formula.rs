@@ -120,6 +120,9 @@ fn all_reduce(collective: &Collective, link: &Link) -> Option<Formula> {
         AllReduce::Ring if collective.chunks == collective.ranks => {
             ("2(n-1)(a + S/n/B)", 2.0 * (n - 1.0) * (alpha + bytes / n * per_byte))
         }
+        AllReduce::HalvingDoubling if collective.ranks.is_power_of_two() => {
+            ("2 log2(n) a + 2(n-1)/n S/B", 2.0 * n.log2() * alpha + 2.0 * (n - 1.0) / n * bytes * per_byte)
+        }
         AllReduce::Star if collective.chunks == 1 => ("2(n-1)(a + S/B)", 2.0 * (n - 1.0) * (alpha + bytes * per_byte)),
         _ => return None,
     };

@@ -187,7 +187,7 @@ fn collective_letter(kind: CollectiveKind) -> &'static str {
     ["ar", "rs", "ag", "barrier"][kind as usize]
 }
 
-/// What a message carries.
+/// What a message carries; the first, if it is several buffers.
 #[must_use]
 pub fn message(run: &Run, op: OpId) -> Option<Name> {
     let kind = match run.program.kind(op) {

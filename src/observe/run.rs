@@ -106,12 +106,7 @@ impl<'a> Run<'a> {
     /// What a message carries; nothing for other ops.
     #[must_use]
     pub fn message_bytes(&self, op: OpId) -> Bytes {
-        let operand = match self.program.kind(op) {
-            OpKind::Send(_) => self.program.reads(op).first(),
-            OpKind::Recv(_) | OpKind::RecvReduce(_) => self.program.writes(op).first(),
-            _ => None,
-        };
-        operand.map_or(Bytes::ZERO, |&buffer| self.program.bytes(buffer))
+        self.program.carried(op).iter().map(|&buffer| self.program.bytes(buffer)).sum()
     }
 
     /// What held `op` up last before it started, with the op that ended it; for an op that never started, what it still waits for.

@@ -2,7 +2,6 @@
 //!
 //! Found by following the messages: a receive-reduce adds what the sender's chunk holds to the receiver's, a receive replaces it.
 
-use super::kind::message;
 use super::replay::replay;
 use super::run::Run;
 use super::state::{At, State};
@@ -110,7 +109,7 @@ impl Chunks {
         }
         let reduces = |op: &&OpId| matches!(run.program.kind(**op), OpKind::RecvReduce(_));
         let reduces = receives.iter().map(|ops: &Vec<OpId>| ops.iter().take_while(reduces).count()).collect();
-        let chunks = ends.iter().filter_map(|&op| chunk(run, op)).max()? + 1;
+        let chunks = ends.iter().flat_map(|&op| carried(run, op)).max()? + 1;
         let shape = Shape::of(run, &ranks, ends);
         let own = |member: usize| (0, Held { of: 1 << member, twice: false });
         let followed = ranks.len() <= MOST_RANKS;
@@ -154,15 +153,16 @@ impl Chunks {
         let of = |op: OpId| place(&self.ranks, run.program.rank_of(op));
         let Some((from, send)) = run.links.peer(op).and_then(|send| Some((of(send)?, send))) else { return };
         let Some(to) = of(op) else { return };
-        let (Some(theirs), Some(own)) = (chunk(run, send), chunk(run, op)) else { return };
-        let now = |cell: usize| self.cells.get(cell).and_then(|cell| cell.last()).map(|&(_, held)| held);
-        let target = to * self.chunks + own;
-        let (Some(message), Some(mine)) = (now(from * self.chunks + theirs), now(target)) else { return };
-        let held = match run.program.kind(op) {
-            OpKind::RecvReduce(_) => mine.plus(message),
-            _ => message,
-        };
-        self.cells[target].push((event, held));
+        for (theirs, own) in carried(run, send).zip(carried(run, op)) {
+            let now = |cell: usize| self.cells.get(cell).and_then(|cell| cell.last()).map(|&(_, held)| held);
+            let target = to * self.chunks + own;
+            let (Some(message), Some(mine)) = (now(from * self.chunks + theirs), now(target)) else { return };
+            let held = match run.program.kind(op) {
+                OpKind::RecvReduce(_) => mine.plus(message),
+                _ => message,
+            };
+            self.cells[target].push((event, held));
+        }
     }
 }
 
@@ -228,10 +228,10 @@ fn tree(n: usize, wires: &[(usize, usize, bool)]) -> Option<Shape> {
     (roots == 1 && (0..n).all(leads_up)).then_some(Shape::Tree(parents))
 }
 
-/// The chunk that a message carries.
-fn chunk(run: &Run, op: OpId) -> Option<usize> {
-    match message(run, op)? {
+/// The chunks that a message carries.
+fn carried<'a>(run: &'a Run, op: OpId) -> impl Iterator<Item = usize> + 'a {
+    run.program.carried(op).iter().filter_map(|buffer| match run.program.buffers[buffer.index()].name {
         Name::Piece(_, chunk) | Name::Chunk(chunk) => Some(chunk as usize),
         _ => None,
-    }
+    })
 }

@@ -11,11 +11,11 @@ use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, P
 pub enum OpKind {
     /// Computes: reads buffers, writes buffers.
     Run(KernelId),
-    /// Sends the value of the one buffer that it reads.
+    /// Sends the values of the buffers that it reads: mostly one, or several behind each other.
     Send(ChannelId),
-    /// Receives a value into the one buffer that it writes.
+    /// Receives values into the buffers that it writes.
     Recv(ChannelId),
-    /// Receives a value and adds it to the one buffer that it reads and writes (NCCL's receive-reduce).
+    /// Receives values and adds them to the buffers that it reads and writes (NCCL's receive-reduce).
     RecvReduce(ChannelId),
     /// Takes part in a collective on the buffers that it reads and writes.
     Collective(CollectiveId),

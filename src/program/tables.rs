@@ -204,6 +204,16 @@ impl Program {
         self.ops.writes(self.ops.row(id))
     }
 
+    /// The buffers whose values a message carries, on the side of this end; none for other ops.
+    #[must_use]
+    pub fn carried(&self, id: OpId) -> &[BufferId] {
+        match self.kind(id) {
+            OpKind::Send(_) => self.reads(id),
+            OpKind::Recv(_) | OpKind::RecvReduce(_) => self.writes(id),
+            _ => &[],
+        }
+    }
+
     /// What an op does.
     #[must_use]
     #[inline]

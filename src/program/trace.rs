@@ -177,11 +177,19 @@ impl Trace {
         }
     }
 
-    /// Records that the event behind which `events` have happened starts `op`, which will end at `end`.
+    /// Records that the event behind which `events` have happened starts `op`, which will end at `end`, or no earlier than that if
+    /// [`Self::ends`] follows. A replay changes nothing.
     pub fn starts(&mut self, op: OpId, events: usize, (start, end): (Ticks, Ticks)) {
-        let event = u32::try_from(events).expect("fewer than 2^32 events");
+        let event = NonZeroU32::new(u32::try_from(events).expect("fewer than 2^32 events"));
         let fate = &mut self.ops[op.index()];
-        fate.event = NonZeroU32::new(event);
-        (fate.times.start, fate.times.end) = (start, end);
+        if fate.event != event {
+            fate.event = event;
+            (fate.times.start, fate.times.end) = (start, end);
+        }
+    }
+
+    /// Records when `op` has ended, where that was not known when it started.
+    pub fn ends(&mut self, op: OpId, end: Ticks) {
+        self.ops[op.index()].times.end = end;
     }
 }

@@ -49,11 +49,15 @@ fn elements(written: &mut Written, bytes: u64, numerics: Numerics) -> Option<u64
 
 fn chunks(written: &mut Written, algorithm: AllReduce, ranks: usize) -> Option<usize> {
     let key = &collective::CHUNKS;
-    let natural = if algorithm == AllReduce::Ring { ranks } else { 1 };
-    let chunks = written.or(key, Written::size, Some(natural))?;
-    if algorithm == AllReduce::Ring && chunks != ranks {
-        let message = format!("a ring of {} ranks cannot work with {} chunks", grouped(ranks as i128), grouped(chunks as i128));
-        let problem = Problem::new(message).allowed(format!("{ranks}, one per rank")).hint("leave `chunks` out");
+    let fixed = algorithm.chunks(ranks);
+    let chunks = written.or(key, Written::size, Some(fixed.unwrap_or(1)))?;
+    if let Some(fixed) = fixed
+        && chunks != fixed
+    {
+        let who = if algorithm == AllReduce::Ring { "a ring".to_owned() } else { algorithm.to_string() };
+        let message = format!("{who} of {} ranks cannot work with {} chunks", grouped(ranks as i128), grouped(chunks as i128));
+        let why = if fixed == ranks { "one per rank" } else { "the largest power of two that is at most the ranks" };
+        let problem = Problem::new(message).allowed(format!("{fixed}, {why}")).hint("leave `chunks` out");
         written.refuse(&[key], problem);
         return None;
     }

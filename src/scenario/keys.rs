@@ -237,6 +237,10 @@ keys! {
             "memory of a device; a GB is 1e9 bytes";
         NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";
         RANKS_PER_NODE "ranks_per_node" Integer(1, 65_536), Like("8", "8, or ranks / nodes"), "ranks", "ranks in a node";
+        SHARING "sharing" Bool, Is("false"), "",
+            "messages in flight share ports and NICs max-min fairly; collectives that are one operation do not";
+        NICS_PER_NODE "nics_per_node" Integer(1, 65_536), Like("8", "one for each rank"), "",
+            "with sharing: NICs that the ranks of a node share, each as fast as the link between nodes";
     }
     device Device {
         FLOPS "flops" Number(0.000_1, 1e6), Like("400", "the table's"), "TFLOP/s", "achieved speed of matrix products";
@@ -267,7 +271,7 @@ keys! {
         RANKS "ranks" Integer(1, 65_536), Is("8"), "ranks", "ranks that take part";
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
         CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
-        CHUNKS "chunks" Integer(1, 65_536), Like("8", "ranks for a ring, else 1"), "", "pieces that the payload is cut into";
+        CHUNKS "chunks" Integer(1, 65_536), Like("8", "as many as the algorithm cuts, else 1"), "", "pieces that the payload is cut into";
     }
 }
 

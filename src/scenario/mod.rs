@@ -6,6 +6,7 @@ mod collective;
 mod fold;
 mod hardware;
 pub mod keys;
+mod levels;
 mod limits;
 mod load;
 mod memory;
@@ -18,6 +19,7 @@ mod sharding;
 pub mod settings;
 mod sheet;
 mod text;
+pub mod topology;
 mod training;
 mod trouble;
 mod value;
@@ -245,6 +247,16 @@ impl Training {
     #[must_use]
     pub fn is_two_way(&self) -> bool {
         matches!(self.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
+    }
+
+    /// Whether a tied embedding stands on one rank, and the head that shares it on another.
+    #[must_use]
+    pub fn splits_embedding(&self) -> bool {
+        let ends = |row: usize| {
+            let stages = self.stages_of(row);
+            stages.contains(&0) && stages.contains(&(self.stages() - 1))
+        };
+        self.model.tied && !(0..self.mesh.size(Axis::Pipeline)).any(ends)
     }
 
     /// The plan of a step.

@@ -4,7 +4,7 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, nume
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, limits, sheet, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, training, trouble};
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
 
@@ -49,6 +49,7 @@ fn meant(written: &mut Written) -> Option<Scenario> {
     let seed = written.count(&top::SEED).map(u64::from);
     let mut scenario =
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
+    levels::check(written, &scenario);
     fold::settle(written, &mut scenario);
     limits::check(written, &scenario);
     Some(scenario)

@@ -1,7 +1,9 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
+mod all_reduce;
 mod buckets;
 mod collectives;
+mod contention;
 mod deadlocks;
 mod folding;
 mod recompute;

@@ -8,7 +8,7 @@ use ranklab::lab::Run;
 use crate::support::{SMALL, run};
 
 /// Everything that can be seen of a session's position: op states, holdings, and the bits of all values.
-fn look(session: &Session) -> (Vec<String>, Vec<u64>) {
+pub fn look(session: &Session) -> (Vec<String>, Vec<u64>) {
     let program = session.program();
     let states = (0..program.ops()).map(|op| format!("{:?}", session.state(OpId::new(op))));
     let held = (0..program.ranks()).map(|rank| format!("{:?}", session.memory().holding(Rank::new(rank))));

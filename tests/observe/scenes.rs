@@ -35,6 +35,7 @@ pub struct Scene {
     pub trouble: Vec<Trouble>,
     pub strategy: Strategy,
     pub recompute: Recompute,
+    pub sharing: Option<usize>,
 }
 
 pub fn pipeline(schedule: &'static str, stages: usize, micro_batches: u32) -> Scene {
@@ -52,6 +53,7 @@ pub fn pipeline(schedule: &'static str, stages: usize, micro_batches: u32) -> Sc
         trouble: vec![],
         strategy: Strategy::Ddp,
         recompute: Recompute::None,
+        sharing: None,
     }
 }
 
@@ -77,7 +79,7 @@ fn hardware(scene: &Scene) -> Hardware {
         overlapped: Ticks(SLOT * (2 + scene.backward_weight)),
     };
     let costs = if scene.table { table() } else { Costs::Unit(unit) };
-    Hardware { costs, memory: scene.memory, ranks_per_node: 4 }
+    Hardware { costs, memory: scene.memory, ranks_per_node: 4, sharing: scene.sharing }
 }
 
 impl Scene {
@@ -136,9 +138,9 @@ impl Scene {
 
 /// A bare all-reduce of `bytes` over `ranks` ranks.
 pub fn collective(algorithm: AllReduce, ranks: usize, bytes: u64, costs: Costs) -> Scenario {
-    let chunks = if algorithm == AllReduce::Ring { ranks } else { 1 };
+    let chunks = algorithm.chunks(ranks).unwrap_or(1);
     let task = Task::Collective(Collective { kind: CollectiveKind::AllReduce, bytes: Bytes(bytes), ranks, algorithm, chunks });
-    scenario(task, Hardware { costs, memory: None, ranks_per_node: ranks }, vec![])
+    scenario(task, Hardware { costs, memory: None, ranks_per_node: ranks, sharing: None }, vec![])
 }
 
 fn scenario(task: Task, hardware: Hardware, trouble: Vec<Trouble>) -> Scenario {
@@ -175,6 +177,14 @@ pub fn all() -> Vec<(String, Session)> {
     }
     for recompute in [Recompute::Selective, Recompute::Full] {
         add(&format!("{recompute} recomputation"), Scene { recompute, ..pipeline("1f1b", 2, 3) });
+    }
+    for all_reduce in AllReduce::ALL {
+        let scene = Scene { replicas: 5, all_reduce: *all_reduce, table: true, sharing: Some(1), ..pipeline("gpipe", 2, 3) };
+        add(&format!("gpipe p2 dp5 {all_reduce} on shared links"), scene);
+    }
+    for p2p in PointToPoint::ALL {
+        let scene = Scene { replicas: 4, p2p: *p2p, table: true, sharing: Some(1), ..pipeline("1f1b", 3, 4) };
+        add(&format!("1f1b p3 dp4 {p2p} on shared links"), scene);
     }
     let slow = trouble(TroubleKind::SlowRank, Some(1), "", 2.5);
     add("slow rank", Scene { trouble: vec![slow], table: true, ..pipeline("1f1b", 4, 6) });

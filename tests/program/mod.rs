@@ -26,7 +26,7 @@ fn training() -> impl Strategy<Value = Scenario> {
                 "{SMALL}[batch]\nmicro_batches = {m}\nsteps = {steps}\n[parallel]\ndata = {data}\npipeline = {pipeline}\n\
                  [data_parallel]\nall_reduce = \"{all_reduce}\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.002\noverlap = {overlap}\n\
                  strategy = \"{strategy}\"\nno_sync = {no_sync}\n[recompute]\nmode = \"{recompute}\"\n\
-                 [pipeline]\nschedule = \"{schedule}\"\np2p = \"{p2p}\"\n[numerics]\nexact = {exact}\n"
+                 [pipeline]\nschedule = \"{schedule}\"\np2p = \"{p2p}\"\n[hardware]\nranks_per_node = {data}\n[numerics]\nexact = {exact}\n"
             ))
         },
     )
@@ -35,6 +35,10 @@ fn training() -> impl Strategy<Value = Scenario> {
 /// A bare collective.
 fn collective() -> impl Strategy<Value = Scenario> {
     (prop::sample::select(AllReduce::NAMES.to_vec()), 2..=5_usize).prop_map(|(algorithm, ranks)| {
-        scenario(&format!("[collective]\nkind = \"all-reduce\"\nbytes = 4096\nranks = {ranks}\nalgorithm = \"{algorithm}\"\n"))
+        let per_node = if ranks.is_multiple_of(2) { 2 } else { ranks };
+        scenario(&format!(
+            "[collective]\nkind = \"all-reduce\"\nbytes = 4096\nranks = {ranks}\nalgorithm = \"{algorithm}\"\n\
+             [hardware]\nranks_per_node = {per_node}\n"
+        ))
     })
 }

@@ -3,6 +3,7 @@
 mod examples;
 mod mistakes;
 mod texts;
+mod topology;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,11 +3,15 @@
 //! What a collective reads is first flattened into one piece per chunk, and its result is put together from pieces at the end; a bare
 //! collective's payload lies in chunks already. The algorithms see chunks only.
 
+mod halving_doubling;
+mod hierarchical;
 mod ring;
 mod star;
+mod steps;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::base::settings::AllReduce;
 use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, OpId, Rank, StreamId};
@@ -24,6 +28,7 @@ pub(super) fn run(build: &mut Build) {
         Task::Train(training) => (training.data_parallel.all_reduce, None),
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
     };
+    let ranks_per_node = build.scenario.hardware.ranks_per_node;
     let program = &mut build.program;
     let room = room(program, algorithm);
     if room == 0 {
@@ -38,6 +43,7 @@ pub(super) fn run(build: &mut Build) {
             match moving(program, op) {
                 Some(collective) => {
                     let mut member = Member::new(program, &mut channels, op, collective);
+                    member.ranks_per_node = ranks_per_node;
                     member.issue(algorithm, chunks);
                     issued.append(&mut member.issued);
                 }
@@ -56,7 +62,7 @@ fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
     }
 }
 
-/// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of a tree or star 4 on average.
+/// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of others a few on average.
 fn room(program: &Program, algorithm: AllReduce) -> usize {
     let members = |id: CollectiveId| program.groups[program.collectives[id.index()].group.index()].ranks.len();
     let each = |id| if algorithm == AllReduce::Ring { 4 * members(id) } else { 4 };
@@ -83,6 +89,7 @@ pub(super) struct Member<'a> {
     /// Members of the group, and the place of this one.
     ranks: Vec<Rank>,
     place: usize,
+    ranks_per_node: usize,
     chunks: Vec<BufferId>,
     issued: Vec<OpId>,
     /// The latest channel that it received from, and that it sent to, each with its ends.
@@ -103,6 +110,7 @@ impl<'a> Member<'a> {
             origin,
             ranks,
             place,
+            ranks_per_node: usize::MAX,
             chunks: Vec::new(),
             issued: Vec::new(),
             latest: [None; 2],
@@ -137,16 +145,18 @@ impl<'a> Member<'a> {
             (CollectiveKind::AllReduce, AllReduce::Ring) => ring::all_reduce(self),
             (CollectiveKind::AllReduce, AllReduce::Tree) => tree::issue(self),
             (CollectiveKind::AllReduce, AllReduce::Star) => star::issue(self),
+            (CollectiveKind::AllReduce, AllReduce::HalvingDoubling) => halving_doubling::issue(self),
+            (CollectiveKind::AllReduce, AllReduce::Hierarchical) => hierarchical::issue(self),
             (CollectiveKind::ReduceScatter, _) => ring::reduce_scatter(self),
             (CollectiveKind::AllGather, _) => ring::all_gather(self),
             (CollectiveKind::Barrier, _) => {}
         }
     }
 
-    /// Makes the pieces that the payload is flattened into: rings cut it in as many as there are ranks, trees and stars send it whole.
+    /// Makes the pieces that the payload is flattened into.
     fn pieces(&mut self, kind: CollectiveKind, algorithm: AllReduce) {
-        let is_whole = kind == CollectiveKind::AllReduce && algorithm != AllReduce::Ring;
-        let chunks = if is_whole { 1 } else { self.ranks.len() };
+        let of_ring = self.ranks.len();
+        let chunks = if kind == CollectiveKind::AllReduce { algorithm.chunks(of_ring).unwrap_or(1) } else { of_ring };
         let program = &mut *self.program;
         let Collective { bytes, dtype, .. } = program.collectives[self.collective.index()];
         let elements = usize::try_from(bytes.0 / dtype.size()).expect("a payload's elements");
@@ -182,30 +192,30 @@ impl<'a> Member<'a> {
         self.program.communication_stream(&format!("{name}{suffix}"))
     }
 
-    /// Sends chunk `chunk` to the member at `peer`.
-    fn send(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+    /// Sends chunks to the member at `peer`, all in one message.
+    fn send(&mut self, stream: StreamId, peer: usize, chunks: Range<usize>) -> OpId {
         let channel = self.channel(self.place, peer);
-        self.message(stream, OpKind::Send(channel), chunk)
+        self.message(stream, OpKind::Send(channel), chunks)
     }
 
-    /// Receives chunk `chunk` from the member at `peer`.
-    fn receive(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+    /// Receives chunks from the member at `peer`.
+    fn receive(&mut self, stream: StreamId, peer: usize, chunks: Range<usize>) -> OpId {
         let channel = self.channel(peer, self.place);
-        self.message(stream, OpKind::Recv(channel), chunk)
+        self.message(stream, OpKind::Recv(channel), chunks)
     }
 
-    /// Receives chunk `chunk` from the member at `peer`, and adds it to the own one.
-    fn receive_reduce(&mut self, stream: StreamId, peer: usize, chunk: usize) -> OpId {
+    /// Receives chunks from the member at `peer`, and adds them to the own ones.
+    fn receive_reduce(&mut self, stream: StreamId, peer: usize, chunks: Range<usize>) -> OpId {
         let channel = self.channel(peer, self.place);
-        self.message(stream, OpKind::RecvReduce(channel), chunk)
+        self.message(stream, OpKind::RecvReduce(channel), chunks)
     }
 
-    fn message(&mut self, stream: StreamId, kind: OpKind, chunk: usize) -> OpId {
-        let chunk = [self.chunks[chunk]];
+    fn message(&mut self, stream: StreamId, kind: OpKind, chunks: Range<usize>) -> OpId {
+        let chunks = &self.chunks[chunks];
         let (reads, writes): (&[BufferId], &[BufferId]) = match kind {
-            OpKind::Send(_) => (&chunk, &[]),
-            OpKind::RecvReduce(_) => (&chunk, &chunk),
-            _ => (&[], &chunk),
+            OpKind::Send(_) => (chunks, &[]),
+            OpKind::RecvReduce(_) => (chunks, chunks),
+            _ => (&[], chunks),
         };
         let op = self.program.add((self.ranks[self.place], stream), kind, (reads, writes), self.origin);
         self.inherit_waits(op);

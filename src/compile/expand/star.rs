@@ -7,16 +7,17 @@ pub(super) fn issue(member: &mut Member) {
     let n = member.ranks.len();
     let stream = member.stream("");
     for chunk in 0..member.chunks.len() {
+        let chunk = chunk..chunk + 1;
         if member.place > 0 {
-            member.send(stream, 0, chunk);
-            member.receive(stream, 0, chunk);
+            member.send(stream, 0, chunk.clone());
+            member.receive(stream, 0, chunk.clone());
             continue;
         }
         for peer in 1..n {
-            member.receive_reduce(stream, peer, chunk);
+            member.receive_reduce(stream, peer, chunk.clone());
         }
         for peer in 1..n {
-            member.send(stream, peer, chunk);
+            member.send(stream, peer, chunk.clone());
         }
     }
 }

@@ -9,16 +9,17 @@ pub(super) fn issue(member: &mut Member) {
     let stream = member.stream("");
     let children = [2 * r + 1, 2 * r + 2].into_iter().filter(move |&child| child < n);
     for chunk in 0..member.chunks.len() {
+        let chunk = chunk..chunk + 1;
         for child in children.clone() {
-            member.receive_reduce(stream, child, chunk);
+            member.receive_reduce(stream, child, chunk.clone());
         }
         if r > 0 {
             let parent = (r - 1) / 2;
-            member.send(stream, parent, chunk);
-            member.receive(stream, parent, chunk);
+            member.send(stream, parent, chunk.clone());
+            member.receive(stream, parent, chunk.clone());
         }
         for child in children.clone() {
-            member.send(stream, child, chunk);
+            member.send(stream, child, chunk.clone());
         }
     }
 }

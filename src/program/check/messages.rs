@@ -1,7 +1,7 @@
 //! Do messages meet? Every send a receive on its channel, in order, with the buffer and the shape that the receiver expects.
 
 use super::{Finding, FindingKind, Named};
-use crate::base::{BufferId, ChannelId, OpId};
+use crate::base::{Bytes, ChannelId, OpId};
 use crate::program::op::Buffer;
 use crate::program::partners::Partners;
 use crate::program::tables::{Channel, Program};
@@ -26,28 +26,32 @@ fn ends(program: &Program, partners: &Partners, id: ChannelId, channel: Channel)
 
 /// What is wrong with a send and the receive that it meets.
 fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
-    let buffer = |id: BufferId| program.buffers[id.index()];
-    let (given, expected) = (buffer(program.reads(send)[0]), buffer(program.writes(receive)[0]));
-    let is_like = given.layout == expected.layout;
-    if is_like && given.name == expected.name {
+    let [given, expected] = [send, receive].map(|end| {
+        let buffers = program.carried(end).iter().map(|buffer| program.buffers[buffer.index()]);
+        buffers.collect::<Vec<Buffer>>()
+    });
+    let is_like = given.iter().map(|buffer| buffer.layout).eq(expected.iter().map(|buffer| buffer.layout));
+    if is_like && given.iter().map(|buffer| buffer.name).eq(expected.iter().map(|buffer| buffer.name)) {
         return None;
     }
+    let sizes = if is_like {
+        ": equal shapes, other data, and nothing would notice".to_owned()
+    } else {
+        shapes(program, &given, &expected)
+    };
     let finding = Finding {
         kind: if is_like { FindingKind::SilentSwap } else { FindingKind::UnlikeEnds },
         rank: program.rank_of(receive),
         ops: vec![send, receive],
-        sentence: format!("{} meets {}{}", Named(program, send), Named(program, receive), shapes(program, &given, &expected)),
+        sentence: format!("{} meets {}{}", Named(program, send), Named(program, receive), sizes),
         hint: "the k-th send of a channel meets its k-th receive: issue both ends in the same order".to_owned(),
     };
     Some(finding)
 }
 
-/// Where they differ, the sizes of what is sent and what is expected.
-fn shapes(program: &Program, sent: &Buffer, expected: &Buffer) -> String {
-    if sent.layout == expected.layout {
-        return ": equal shapes, other data, and nothing would notice".to_owned();
-    }
-    let bytes = |buffer: &Buffer| program.layouts[buffer.layout.index()].bytes();
+/// The sizes of what is sent and what is expected.
+fn shapes(program: &Program, sent: &[Buffer], expected: &[Buffer]) -> String {
+    let bytes = |buffers: &[Buffer]| buffers.iter().map(|buffer| program.layouts[buffer.layout.index()].bytes()).sum::<Bytes>();
     format!(": {} are sent where {} of another shape are expected", bytes(sent), bytes(expected))
 }
 

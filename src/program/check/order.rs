@@ -236,9 +236,9 @@ impl Life {
 fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[BufferId])) -> bool {
     let kind = if let OpKind::Skipped(kind) = kind { kind.original() } else { kind };
     match kind {
-        OpKind::Send(_) => (reads.len(), writes.len()) == (1, 0),
-        OpKind::Recv(_) => (reads.len(), writes.len()) == (0, 1),
-        OpKind::RecvReduce(_) => reads.len() == 1 && reads == writes,
+        OpKind::Send(_) => !reads.is_empty() && writes.is_empty(),
+        OpKind::Recv(_) => reads.is_empty() && !writes.is_empty(),
+        OpKind::RecvReduce(_) => !reads.is_empty() && reads == writes,
         OpKind::Collective(collective) => match program.collectives[collective.index()].kind {
             CollectiveKind::AllReduce | CollectiveKind::Barrier => reads.len() == writes.len(),
             CollectiveKind::ReduceScatter => writes.len() == 1 || reads == writes,

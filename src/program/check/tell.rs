@@ -24,7 +24,7 @@ impl Walk<'_> {
     pub(super) fn wrong_operands(&mut self, op: OpId) {
         let (reads, writes) = (self.program.reads(op).len(), self.program.writes(op).len());
         let sentence = format!("{} reads {reads} buffers and writes {writes}, which its kind does not", Named(self.program, op));
-        let hint = "a send reads one buffer, a receive writes one, a receive-reduce reads and writes one, a collective writes as many as it reads, but a shard is one buffer";
+        let hint = "a send reads buffers, a receive writes some, a receive-reduce reads and writes the same, a collective writes as many as it reads, but a shard is one buffer";
         self.tell(FindingKind::WrongOperands, vec![op], sentence, hint);
     }
 

@@ -88,20 +88,20 @@ impl Reader {
 
     fn action(&mut self, rank: Rank, step: u32, words: &mut Words) -> Read<Action> {
         if words.eat("send") {
-            let buffer = self.operand(rank, words)?;
+            let buffers = self.payload(rank, words)?;
             words.expect("`->` and the rank that receives", |text| (text == "->").then_some(()))?;
             let to = known_rank(&self.program, words)?;
             let channel = self.channel(words, (rank, to), |channel| channel.to == to)?;
-            return Ok((OpKind::Send(channel), vec![buffer], Vec::new()));
+            return Ok((OpKind::Send(channel), buffers, Vec::new()));
         }
         if let Some(reduces) = words.take(|text| ["recv", "recv-reduce"].iter().position(|verb| *verb == text)) {
-            let buffer = self.operand(rank, words)?;
+            let buffers = self.payload(rank, words)?;
             words.expect("`<-` and the rank that sends", |text| (text == "<-").then_some(()))?;
             let from = known_rank(&self.program, words)?;
             let channel = self.channel(words, (from, rank), |channel| channel.from == from)?;
             return Ok(match reduces {
-                0 => (OpKind::Recv(channel), Vec::new(), vec![buffer]),
-                _ => (OpKind::RecvReduce(channel), vec![buffer], vec![buffer]),
+                0 => (OpKind::Recv(channel), Vec::new(), buffers),
+                _ => (OpKind::RecvReduce(channel), buffers.clone(), buffers),
             });
         }
         match words.take(collective_kind) {
@@ -183,7 +183,7 @@ impl Reader {
     /// Reads buffers up to a word that structures the line.
     fn operands(&mut self, rank: Rank, words: &mut Words) -> Read<Vec<BufferId>> {
         let mut buffers = Vec::new();
-        while words.peek().is_some_and(|word| !["->", "after", "free", "by"].contains(&word)) {
+        while words.peek().is_some_and(|word| !["->", "<-", "after", "free", "by"].contains(&word)) {
             let range = words.take(|text| super::range(text).filter(|(first, last)| first != last));
             let Some((first, last)) = range else {
                 buffers.push(self.operand(rank, words)?);
@@ -196,6 +196,14 @@ impl Reader {
             }
         }
         Ok(buffers)
+    }
+
+    /// Reads what a message carries: at least one buffer.
+    fn payload(&mut self, rank: Rank, words: &mut Words) -> Read<Vec<BufferId>> {
+        match words.peek() {
+            None | Some("->" | "<-" | "after" | "free" | "by") => Ok(vec![self.operand(rank, words)?]),
+            Some(_) => self.operands(rank, words),
+        }
     }
 
     /// Reads one buffer: `x3.0`, `x3.0@r1`, or `b12`.

@@ -1,0 +1,126 @@
+//! Transfers that share links: nothing changes where none is contended, times follow closed forms where some are, and going back gives
+//! the same bits.
+
+use ranklab::base::Ticks;
+use ranklab::lab::Run;
+use ranklab::program::{OpKind, Trace};
+
+use super::stepping::look;
+use crate::support::{SMALL, run};
+
+fn collective(algorithm: &str, ranks: usize, bytes: usize, hardware: &str) -> Run {
+    let text = format!(
+        "collective = {{ algorithm = \"{algorithm}\", ranks = {ranks}, bytes = {bytes} }}\n[hardware]\ncosts = \"h100-nvlink\"\n{hardware}\n"
+    );
+    run(&text)
+}
+
+/// When the ops of a run started and ended, and its events.
+fn times(run: &Run) -> Vec<(u64, u64)> {
+    let trace: &Trace = run.session.trace();
+    let times = run.session.program().all().map(|op| trace.times(op).expect("it ran"));
+    let events = trace.events.iter().map(|event| (event.time.0, u64::from(event.op.0)));
+    events.chain(times.map(|times| (times.start.0, times.end.0))).collect()
+}
+
+#[test]
+fn without_contention_sharing_changes_nothing() {
+    for algorithm in ["ring", "halving-doubling", "hierarchical", "tree"] {
+        for (ranks, nodes) in [(2, 1), (5, 1), (8, 1), (8, 2), (9, 3), (6, 6)] {
+            let hardware = format!("nodes = {nodes}");
+            let alone = collective(algorithm, ranks, 4 * 1003, &hardware);
+            let shared = collective(algorithm, ranks, 4 * 1003, &format!("sharing = true\n{hardware}"));
+            if algorithm != "tree" {
+                assert_eq!(times(&alone), times(&shared), "{algorithm} {ranks} {nodes}");
+            }
+            assert_eq!(shared.verdict.name(), "equal", "{algorithm} {ranks} {nodes}");
+        }
+    }
+}
+
+/// 10 GB/s and 1 us inside, 1 GB/s and 5 us between nodes: bytes are nanoseconds.
+const LINKS: &str = "[hardware.inside]\nalpha = 1\nbandwidth = 10\n[hardware.between]\nalpha = 5\nbandwidth = 1";
+
+#[test]
+fn ranks_behind_one_nic_wait_for_each_other() {
+    let check = |algorithm, nodes: usize, ranks, nics: usize, expected: u64| {
+        let bytes = ranks * 10_000;
+        let run =
+            collective(algorithm, ranks, bytes, &format!("sharing = true\nnodes = {nodes}\nnics_per_node = {nics}\n{LINKS}"));
+        assert_eq!(run.session.trace().end(), Ticks(expected), "{algorithm} {nodes} nodes of {ranks} ranks, {nics} NICs");
+        assert_eq!(run.verdict.name(), "equal");
+    };
+    // Half of 40,000 bytes inside, a quarter between nodes, where two pairs meet; and back.
+    check("halving-doubling", 2, 4, 2, 2 * (1_000 + 2_000 + 5_000 + 10_000));
+    check("halving-doubling", 2, 4, 1, 2 * (1_000 + 2_000 + 5_000 + 2 * 10_000));
+    // Three steps of a quarter inside; then each of four rings of two moves an eighth, through four NICs, two, or one.
+    for (nics, sharers) in [(4, 1), (2, 2), (1, 4)] {
+        check("hierarchical", 2, 8, nics, 2 * (3 * (1_000 + 2_000) + 5_000 + sharers * 10_000));
+    }
+    // One ring crosses each node's border once, whatever it has: 14 steps, as slow as the slowest.
+    check("ring", 2, 8, 1, 14 * (5_000 + 10_000));
+}
+
+#[test]
+fn slow_messages_take_their_factor() {
+    let end = |sharing: &str| {
+        let trouble = "[[trouble]]\nkind = \"slow-link\"\nrank = 1\nfactor = 3";
+        collective("ring", 2, 8 * 1003, &format!("{sharing}\n{trouble}")).session.trace().end()
+    };
+    let (alone, shared) = (end("sharing = false"), end("sharing = true"));
+    assert!(alone.0.abs_diff(shared.0) <= 4, "each message rounds by itself: {alone:?} {shared:?}");
+}
+
+/// Real training whose gradients cross two nodes through one NIC each, with compute beside it.
+fn training(sharing: &str) -> Run {
+    let mesh = "[batch]\nmicro_batches = 2\nsteps = 2\n[parallel]\ndata = 4\n";
+    let reduce = "[data_parallel]\nall_reduce = \"halving-doubling\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\n";
+    run(&format!("{SMALL}{mesh}{reduce}[hardware]\ncosts = \"laptop\"\nnodes = 2\n{sharing}\n"))
+}
+
+#[test]
+fn sharing_changes_times_and_no_number() {
+    let (alone, shared) = (training(""), training("sharing = true\nnics_per_node = 1"));
+    assert_eq!(alone.losses, shared.losses);
+    assert!(shared.session.trace().end() > alone.session.trace().end(), "the NICs are contended");
+}
+
+#[test]
+fn going_back_gives_the_same_times_states_and_bits() {
+    let (mut walker, mut jumper) =
+        (training("sharing = true\nnics_per_node = 1").session, training("sharing = true\nnics_per_node = 1").session);
+    let trace = walker.trace().clone();
+    assert_eq!(&trace, jumper.trace(), "the same run twice");
+    let end = walker.position();
+    let mut looks = Vec::new();
+    walker.seek(0).expect("the start");
+    for position in 0..=end {
+        walker.seek(position).expect("a step");
+        if position % 37 == 0 {
+            looks.push((position, look(&walker)));
+        }
+    }
+    for (position, expected) in looks.iter().rev().step_by(3).chain(&looks) {
+        jumper.seek(*position).expect("a position");
+        assert!(look(&jumper) == *expected, "position {position}");
+    }
+    jumper.seek(end).expect("the end");
+    let times = |trace: &Trace| jumper.program().all().map(|op| trace.times(op)).collect::<Vec<_>>();
+    assert_eq!(times(jumper.trace()), times(&trace), "a replay does not forget when messages ended");
+}
+
+#[test]
+fn a_traced_transfer_ends_when_it_ends() {
+    let run = collective("hierarchical", 8, 80_000, &format!("sharing = true\nnodes = 2\nnics_per_node = 1\n{LINKS}"));
+    let (program, trace) = (run.session.program(), run.session.trace());
+    let mut crossings = 0;
+    for op in program.all() {
+        let OpKind::Send(channel) = program.kind(op) else { continue };
+        let (channel, times) = (program.channels[channel.index()], trace.times(op).expect("it ran"));
+        let leaves = channel.from.0 / 4 != channel.to.0 / 4;
+        let expected = if leaves { 5_000 + 4 * 10_000 } else { 1_000 + 2_000 };
+        assert_eq!(times.end - times.start, Ticks(expected), "{op}");
+        crossings += usize::from(leaves);
+    }
+    assert_eq!(crossings, 16, "every rank sends one to the other node, and one back");
+}
