@@ -46,7 +46,7 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("1", "full.toml", &[], "full at 0F0 forward blocks.70, needs 74.6 GiB of 74.51 GiB, 78 blocks"),
     ("1", "full.toml", &["batch.micro_batch_size=2"], "completed, peak 67.91 GiB"),
     ("1", "full.toml", &["batch.micro_batches=4", "batch.micro_batch_size=1"], "completed, peak 63.76 GiB"),
-    ("1", "replicas.toml", &[], "drift, state 1.03 MiB, activations 506.5 KiB"),
+    ("1", "replicas.toml", &[], "drift, state 1.03 MiB, activations 506.75 KiB"),
     ("1", "replicas.toml", &["parallel.data=4"], "drift, state 1.03 MiB"),
     ("2", "scenario.toml", &[], "163.29 us, equal, most sent 1.5"),
     ("2", "slow.toml", &[], "653.16 us, equal, most sent 1.5"),
