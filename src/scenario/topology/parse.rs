@@ -115,7 +115,7 @@ impl Reader {
             row.push(cell);
         }
         let rest = cells.rest();
-        if !rest.is_empty() && !(self.has_affinity && self.devices[place].is_gpu) {
+        if !(rest.is_empty() || self.has_affinity && self.devices[place].is_gpu) {
             let problem = Problem::new(format!("`{}` stands behind the row of {name}", shortened(rest.trim_end())));
             return self
                 .refuse((cells.at, cells.at + rest.trim_end().len()), problem.allowed("a word for each device, and no more"));
