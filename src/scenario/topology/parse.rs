@@ -66,7 +66,9 @@ impl Reader {
                 Problem::new(format!("the row of {missing} is missing")).allowed("a row for each device, in the header's order");
             return self.refuse(place, problem);
         }
-        self.legend(behind);
+        if self.problems.is_empty() {
+            self.legend(behind);
+        }
     }
 
     fn header(&mut self, mut cells: Cells) {
