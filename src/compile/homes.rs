@@ -37,8 +37,10 @@ impl Homes {
                 rows[slot.stage as usize * micro_batches + slot.micro_batch as usize] = row;
             }
         }
-        let stages_of = |row| (0..stages).filter(|&stage| of_stage[stage].contains(&row)).collect();
-        let of_row = (0..plan.rows.len()).map(stages_of).collect();
+        let mut of_row = vec![Vec::new(); plan.rows.len()];
+        for (stage, homes) in of_stage.iter().enumerate() {
+            homes.iter().for_each(|&row| of_row[row].push(stage));
+        }
         Self { of_stage, of_row, overlaps: plan.joined().next().is_some(), rows, micro_batches }
     }
 

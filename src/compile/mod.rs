@@ -16,6 +16,7 @@ mod recompute;
 mod sheet;
 mod stages;
 mod synchronise;
+mod tied;
 mod trouble;
 
 use std::collections::BTreeSet;
@@ -70,6 +71,7 @@ const PASSES: &[Pass] = &[
     Pass { name: "recompute", run: recompute::run },
     Pass { name: "gather", run: data_parallel::gather::run },
     Pass { name: "data-parallel", run: data_parallel::reduce::run },
+    Pass { name: "tied", run: tied::run },
     Pass { name: "optimizer", run: optimizer::run },
     Pass { name: "messages", run: messages::run },
     Pass { name: "trouble", run: trouble::run },

@@ -33,6 +33,7 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),
         () if training.data_parallel.expand && data > 1 => Some("their collectives are followed message by message"),
         () if training.is_two_way() => Some("some hold the same stages as others in another place"),
+        () if training.splits_embedding() => Some("some share an embedding with others"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),
         () if scenario.hardware.sharing.is_some() => Some("each shares links with others"),
         () if !are_placed_alike(training, &scenario.hardware) => Some("some talk inside a node where others talk between nodes"),

@@ -249,6 +249,16 @@ impl Training {
         matches!(self.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
     }
 
+    /// Whether a tied embedding stands on one rank, and the head that shares it on another.
+    #[must_use]
+    pub fn splits_embedding(&self) -> bool {
+        let ends = |row: usize| {
+            let stages = self.stages_of(row);
+            stages.contains(&0) && stages.contains(&(self.stages() - 1))
+        };
+        self.model.tied && !(0..self.mesh.size(Axis::Pipeline)).any(ends)
+    }
+
     /// The plan of a step.
     #[must_use]
     pub fn plan(&self) -> Plan {

@@ -1,6 +1,6 @@
 //! `[model]`: a preset, `tiny` where none is written, with the written sizes in place of its own.
 
-use super::keys::{Key, model, numerics, parallel};
+use super::keys::{Key, model, numerics};
 use super::presets;
 use super::problem::Problem;
 use super::reader::is_computed;
@@ -86,12 +86,6 @@ fn check(written: &mut Written, model: &Model) {
         let message = format!("rotary positions turn pairs, and a head of {} elements is odd", model.head_size());
         let problem = Problem::new(message).hint("hidden / heads must be even");
         written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], problem);
-    }
-    if model.tied && written.size(&parallel::PIPELINE).is_some_and(|stages| stages > 1) {
-        let problem =
-            Problem::new("a tied embedding would stand on the first stage and on the last, and stages share nothing yet");
-        let keys = [&model::TIED, &model::PRESET, &parallel::PIPELINE];
-        written.refuse(&keys, problem.hint("tied = false, or pipeline = 1"));
     }
     if model.dropout > 0.0 {
         let problem = Problem::new(format!("`dropout = {}` is not computed yet", model.dropout)).allowed("0");

@@ -50,7 +50,7 @@ fn parameters(text: &str) -> Option<usize> {
     (millions >= 100).then_some(millions * 1_000_000)
 }
 
-/// A transformer with exactly `parameters` parameters, and a usual shape: heads of 64 or 128, 4h wide feed-forward layers, about one
+/// A transformer with exactly `parameters` parameters, and a usual shape: heads of at most 128, 4h wide feed-forward layers, about one
 /// layer for every 128 columns. The vocabulary takes what the layers leave.
 ///
 /// Every tensor is a multiple of h, and h has as many factors of two as can be: shards over 2, 4, 8, ... ranks need no padding.
@@ -64,10 +64,10 @@ fn sized(parameters: usize) -> Option<Model> {
         let fits = |h: &usize| parameters.is_multiple_of(*h) && *h > usual / reach;
         multiples.filter(fits).min_by_key(|h| h.abs_diff(usual))
     };
-    let hidden = (6..=twos).rev().find_map(|twos| nearest(twos, 2)).or_else(|| nearest(6, 4))?;
+    let hidden = (3..=twos).rev().find_map(|twos| nearest(twos, 2)).or_else(|| nearest(3, 4))?;
     let layer = 12 * hidden + 2;
     let layers = (parameters / hidden).checked_sub(SMALLEST_VOCABULARY)? / layer;
-    let heads = hidden / if hidden.is_multiple_of(128) { 128 } else { 64 };
+    let heads = hidden / (2..=128).rev().step_by(2).find(|size| hidden.is_multiple_of(*size))?;
     let vocab = parameters / hidden - layers * layer - 1;
     let model = Model { layers, hidden, heads, kv_heads: heads, vocab, ffn: 4 * hidden, ..SIZED };
     (layers > 0).then_some(model)
@@ -180,9 +180,10 @@ mod tests {
         let check = |text: &str, count: usize| {
             let model = model(text).unwrap_or_else(|| panic!("{text} is a number of parameters"));
             assert_eq!(model.parameter_count(), count, "{text}: {model:?}");
-            assert_eq!((model.hidden % model.heads, model.hidden % 64), (0, 0), "{text}: {model:?}");
+            let head = model.hidden / model.heads;
+            assert!(head * model.heads == model.hidden && head.is_multiple_of(2) && head >= 40, "{text}: {model:?}");
             let aspect = model.hidden / model.layers;
-            assert!((16..=1024).contains(&aspect) && (30_000..2_000_000).contains(&model.vocab), "{text}: {model:?}");
+            assert!((12..=1600).contains(&aspect) && (30_000..2_000_000).contains(&model.vocab), "{text}: {model:?}");
         };
         check("0.5b", 500_000_000);
         check("1b", 1_000_000_000);

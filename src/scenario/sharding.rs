@@ -1,6 +1,6 @@
 //! `[data_parallel]`, `[fsdp]` and `[recompute]`: what ranks share out, and what they compute again to save memory.
 
-use super::keys::{data_parallel, fsdp, numerics as numerics_keys, parallel, pipeline, recompute};
+use super::keys::{data_parallel, fsdp, model, numerics as numerics_keys, parallel, pipeline, recompute};
 use super::problem::Problem;
 use super::written::Written;
 use super::{
@@ -70,6 +70,7 @@ pub(super) fn read_recompute(
 pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_pipeline(written, training);
     refuse_two_way(written, training);
+    refuse_split_embedding(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -103,6 +104,17 @@ fn refuse_two_way(written: &mut Written, training: &Training) {
     let problem = Problem::new(format!("{what} does not go with {name}, whose stages stand on two ranks each"));
     let hint = "the two take different micro-batches, and average their gradients once a step";
     written.refuse(&[key, &pipeline::SCHEDULE], problem.allowed("ddp with no_sync").hint(hint));
+}
+
+/// A tied embedding that stands on two ranks is averaged whole, once a step.
+fn refuse_split_embedding(written: &mut Written, training: &Training) {
+    let DataParallel { strategy, no_sync, .. } = training.data_parallel;
+    if !training.splits_embedding() || (strategy == Strategy::Ddp && no_sync) {
+        return;
+    }
+    let problem = Problem::new("a tied embedding stands on the first stage and on the last, and they share no shards of it");
+    let keys = [&model::TIED, &model::PRESET, &data_parallel::STRATEGY, &data_parallel::NO_SYNC];
+    written.refuse(&keys, problem.allowed("ddp with no_sync").hint("tied = false, or strategy = \"ddp\""));
 }
 
 /// Beyond the last unit there is nothing to gather.

@@ -86,9 +86,12 @@ pub fn merged(name: &str, text: &str, overrides: &[String]) -> Result<String, Pr
         let copies = if *section == Section::Trouble { written.troubles } else { 1 };
         for index in 0..copies {
             let keys = section.keys().filter(|key| written.has(key, index));
-            let lines: Vec<String> =
+            let mut lines: Vec<String> =
                 keys.filter_map(|key| Some(format!("{} = {}\n", key.name, toml_value(&written.value(key, index)?)))).collect();
-            let is_named = !path.is_empty() && (written.section(*section).is_some());
+            if let (Section::Pipeline, Some(sheet)) = (section, written.sheet_in_place()) {
+                lines.push(format!("csv = {}\n", toml_value(&Value::Text(sheet))));
+            }
+            let is_named = !path.is_empty() && (written.section(*section).is_some() || !lines.is_empty());
             if is_named {
                 let _ = write!(out, "\n{}\n", section.header());
             }

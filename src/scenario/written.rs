@@ -110,6 +110,13 @@ impl Written {
         self.implied.push((key, value));
     }
 
+    /// The name of the file, beside itself, if it is a sheet and no scenario.
+    pub fn sheet_in_place(&self) -> Option<String> {
+        let name = std::path::Path::new(self.name()).file_name()?;
+        let in_place = self.sheet.is_some() && !self.has(&super::keys::pipeline::CSV, 0);
+        in_place.then(|| name.to_string_lossy().into_owned())
+    }
+
     /// The name of the file, or what stands for it.
     pub fn name(&self) -> &str {
         &self.sources[0].name

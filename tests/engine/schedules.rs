@@ -368,6 +368,35 @@ fn generated_plans_are_sound_and_never_deadlock() {
     }
 }
 
+/// With one queue for both directions nearly every schedule is stuck: one rank sends an activation, the other a gradient. GPipe is not,
+/// as it never does both at a time; around a loop it is stuck where a rank has one queue for all.
+#[test]
+fn semantics_decide_which_schedules_deadlock() {
+    for schedule in SCHEDULES {
+        let stuck: &[&str] = match schedule.name {
+            "naive" | "gpipe" => &[],
+            "looped-bfs" => &["rank-fifo", "blocking"],
+            _ => &["pair-fifo", "rank-fifo", "blocking"],
+        };
+        for p2p in ["buffered", "edge-fifo", "pair-fifo", "rank-fifo", "blocking"] {
+            let text = text(schedule.name, (4, 8, schedule.placement.usual_chunks()), &format!("pipeline.p2p = \"{p2p}\""));
+            let outcome = support::run(&text).session.trace().outcome.name();
+            assert_eq!(outcome == "deadlocked", stuck.contains(&p2p), "{} {p2p}: {outcome}", schedule.name);
+        }
+    }
+}
+
+/// The circle in which an interleaved schedule on eight ranks is known to hang where all of a rank's messages take one queue.
+#[test]
+fn a_known_circle_is_found() {
+    let run = support::run(&text("interleaved", (8, 16, 2), "pipeline.p2p = \"rank-fifo\""));
+    let Outcome::Deadlocked(graph) = &run.session.trace().outcome else { panic!("it deadlocks") };
+    let heads: Vec<String> = graph.edges.iter().map(|edge| support::head_of(&run, edge.op)).collect();
+    let expected: Vec<String> =
+        (0..8).map(|stage| format!("send x{}.{} -> r{}", stage + 1, 7 - stage, (stage + 1) % 8)).collect();
+    assert_eq!(heads, expected);
+}
+
 /// A schedule that refuses a size takes the one that it names instead.
 #[test]
 fn a_refused_size_has_a_legal_neighbour() {

@@ -99,6 +99,20 @@ fn metrics(text: &str) -> Metrics {
     Metrics::new(&observed, &Ledger::new(&observed))
 }
 
+#[test]
+fn schedules_of_chunks_and_split_backwards_share_out_alike() {
+    for (schedule, chunks) in [("interleaved", 2), ("zb-h1", 1), ("zb-h2", 1), ("zbv", 2)] {
+        for strategy in ["ddp", "zero-1", "fsdp"] {
+            for recompute in ["none", "full"] {
+                let settings = format!(
+                    "[pipeline]\nschedule = \"{schedule}\"\nchunks = {chunks}\n[recompute]\nmode = \"{recompute}\"\n[numerics]\nexact = true\n"
+                );
+                check(strategy, (2, 2), 4, &settings, &["equal"]);
+            }
+        }
+    }
+}
+
 /// Traffic of the first step with 1, 2, 4 and 8 micro-batches, the same on every rank.
 fn check_traffic(strategy: &str, settings: &str, expected: [f64; 4]) {
     for (micro_batches, expected) in [1, 2, 4, 8].into_iter().zip(expected) {

@@ -78,6 +78,8 @@ fn a_sheet_settles_its_sizes() {
         let problems = scenario(overrides).expect_err("it does not agree");
         assert!(problems.contains(words), "{problems}");
     };
+    let merged = ranklab::scenario::merged("folder/plan.csv", PAIR, &["seed=3".to_owned()]).expect("a sheet");
+    assert_eq!(merged, "seed = 3\n\n[pipeline]\ncsv = \"plan.csv\"\n");
     refused(&["parallel.pipeline=4"], "the sheet has 2 rows");
     refused(&["batch.micro_batches=8"], "the sheet has 2 micro-batches");
     refused(&["pipeline.schedule=gpipe"], "leave one of the two out");

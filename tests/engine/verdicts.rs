@@ -44,6 +44,27 @@ fn schedules_equal_one_device_bit_for_bit() {
     check_schedule("dualpipev", 4, 9, "", &["equal"]);
 }
 
+#[test]
+fn eight_ranks_equal_one_device_bit_for_bit() {
+    for (schedule, micro_batches) in [
+        ("looped-bfs", 8),
+        ("interleaved", 8),
+        ("zb-h1", 9),
+        ("zb-h2", 15),
+        ("zb1p", 8),
+        ("zbv", 8),
+        ("v-half", 8),
+        ("v-min", 8),
+        ("dualpipev", 16),
+    ] {
+        let text = format!(
+            "[model]\nlayers = 16\nhidden = 8\nheads = 2\nsequence = 5\nvocab = 23\n[batch]\nmicro_batches = {micro_batches}\n\
+             [parallel]\npipeline = 8\n[pipeline]\nschedule = \"{schedule}\"\n"
+        );
+        assert_eq!(run(&text).verdict.name(), "equal", "{text}");
+    }
+}
+
 /// Where a stage stands twice two sums meet; in exact mode that does not show.
 #[test]
 fn two_way_schedules_average_over_both_homes_of_a_stage() {
@@ -53,6 +74,35 @@ fn two_way_schedules_average_over_both_homes_of_a_stage() {
         let replicas = "[numerics]\nexact = true\n[data_parallel]\nbucket_mib = 0.01\n";
         check_schedule(schedule, pipeline, micro_batches, &format!("{replicas}[parallel]\ndata = 2"), &["equal"]);
     }
+}
+
+/// The first stage and the last have half each of a tied embedding's gradient; in exact mode the order of their sum does not show.
+#[test]
+fn a_tied_embedding_is_summed_over_its_two_stages() {
+    for (schedule, pipeline, data) in [("1f1b", 2, 1), ("gpipe", 3, 2), ("interleaved", 2, 1), ("zbv", 3, 1), ("dualpipe", 2, 2)]
+    {
+        for (exact, expected) in [(false, ["equal", "expected-drift"].as_slice()), (true, ["equal"].as_slice())] {
+            let text = format!(
+                "[model]\nlayers = 6\nhidden = 16\nheads = 2\nsequence = 7\nvocab = 31\ntied = true\n\
+                 [batch]\nmicro_batches = 4\nsteps = 3\n[parallel]\npipeline = {pipeline}\ndata = {data}\n\
+                 [pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = {exact}\n"
+            );
+            let run = run(&text);
+            assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+            assert_eq!(ranklab::program::check(run.session.program()), [], "{text}");
+            assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
+        }
+    }
+    check_wrong_tied();
+}
+
+/// Without its sum the two copies of the embedding part ways, which one device tells.
+fn check_wrong_tied() {
+    let text =
+        format!("{SMALL}tied = true\n[parallel]\npipeline = 2\n[[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce embedding\"\n");
+    let run = run(&text);
+    let Verdict::Wrong { first_difference, .. } = &run.verdict else { panic!("{:?} for\n{text}", run.verdict) };
+    assert_eq!(head_of(&run, first_difference.op), "all-reduce embedding (skipped)");
 }
 
 /// Trains a small model of twelve layers for three steps; `more` stands behind the schedule.

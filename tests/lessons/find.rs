@@ -11,6 +11,7 @@ fn a_lesson_is_found() {
     };
     check("11", "11-1f1b");
     check("011", "11-1f1b");
+    check("1", "01-memory-ledger");
     check("2", "02-ring-all-reduce");
     check("02-ring-all-reduce", "02-ring-all-reduce");
     check("ring", "02-ring-all-reduce");
@@ -32,5 +33,5 @@ fn a_missing_lesson_names_the_nearest() {
     check("rign-all-reduce", "there is no lesson `rign-all-reduce`: did you mean `02-ring-all-reduce`?");
     check("99", "there is no lesson `99`: `ranklab list` shows all");
     check("", "there is no lesson ``: `ranklab list` shows all");
-    check("1", "`1` could be any of 10-gpipe, 11-1f1b");
+    check("0", "`0` could be any of 01-memory-ledger, 02-ring-all-reduce, 03-wires, 04-ddp, 05-zero, 06-fsdp, 07-recomputation");
 }

@@ -1,6 +1,8 @@
 //! Lessons: the shipped ones are whole, fit the screen and are found; what is wrong is said with file and line.
 
+mod claims;
 mod content;
+mod facts;
 mod find;
 mod format;
 mod own;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use terminal::Terminal;
 
+use crate::support::row_of;
+
 const COLOUR: &[(&str, &str)] = &[("TERM", "xterm-256color"), ("LANG", "en_GB.UTF-8")];
 const NO_COLOUR: &[(&str, &str)] = &[("TERM", "xterm-256color"), ("LANG", "en_GB.UTF-8"), ("NO_COLOR", "1")];
 
@@ -14,7 +16,7 @@ const NO_COLOUR: &[(&str, &str)] = &[("TERM", "xterm-256color"), ("LANG", "en_GB
 fn in_a_lesson(size: (u16, u16), environment: &[(&str, &str)]) -> Terminal {
     let mut terminal = Terminal::start(size, environment, &[]);
     terminal.wait_for("Lessons");
-    terminal.type_bytes("jjj\r");
+    terminal.type_bytes(&format!("{}\r", "j".repeat(row_of(11))));
     terminal.wait_for("= one device");
     terminal
 }

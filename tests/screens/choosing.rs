@@ -3,6 +3,7 @@
 use super::{ASCII_MONO, Lab};
 use ranklab::base::Rank;
 use ranklab::observe::state::State;
+use ranklab::teach::Library;
 use ranklab::tui::model::View;
 
 fn lab(keys: &str) -> Lab {
@@ -139,10 +140,9 @@ fn a_message_never_hides_the_keys_and_the_verdict_comes_back() {
 #[test]
 fn what_enter_runs_is_on_the_screen_first() {
     for size in [(60, 18), (80, 24), (120, 36)] {
-        for lesson in 0..4 {
+        for lesson in Library::shipped().lessons() {
             let mut lab = Lab::start(size, ASCII_MONO);
-            lab.press(&"Down ".repeat(lesson));
-            lab.press("Enter");
+            lab.choose(lesson.number);
             for _ in 1..lab.model.lesson.lesson.pages.len() {
                 acted_on_is_seen(&mut lab);
                 lab.press("]");

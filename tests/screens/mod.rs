@@ -18,6 +18,8 @@ use ranklab::tui::run::worker::Worker;
 use ranklab::tui::theme::{Depth, Palette, Theme};
 use ranklab::tui::update::{Effect, Message, look, runs, update};
 
+use crate::support::row_of;
+
 /// The look without colour and block glyphs.
 const ASCII_MONO: (Theme, Tier) = (Theme { palette: Palette::Mono, depth: Depth::True }, Tier::Ascii);
 /// The look of a modern terminal.
@@ -41,9 +43,15 @@ impl Lab {
     /// Lesson 11, run and shown from its start.
     fn opened(size: (u16, u16), look: (Theme, Tier)) -> Self {
         let mut lab = Self::start(size, look);
-        lab.press("Down Down Down Enter");
-        assert_eq!(lab.model.lesson.lesson.number, 11);
+        lab.choose(11);
         lab
+    }
+
+    /// Opens lesson `number` from the list.
+    fn choose(&mut self, number: u32) {
+        self.press(&"Down ".repeat(row_of(number)));
+        self.press("Enter");
+        assert_eq!(self.model.lesson.lesson.number, number);
     }
 
     /// The same with a run that was made once for all tests: its values cannot be looked at.

@@ -87,7 +87,8 @@ fn a_deadlock() {
 fn a_ring() {
     picture("ring", |size, look| {
         let mut lab = Lab::start(size, look);
-        lab.press("Enter 2 s s s s s");
+        lab.choose(2);
+        lab.press("2 s s s s s");
         lab.model
     });
 }

@@ -17,6 +17,12 @@ pub fn run(text: &str) -> Run {
     Lab::new().run(&scenario(text)).expect("a run")
 }
 
+/// The row of lesson `number` in the list of lessons, from 0.
+pub fn row_of(number: u32) -> usize {
+    let library = ranklab::teach::Library::shipped();
+    library.lessons().iter().position(|lesson| lesson.number == number).expect("a shipped lesson")
+}
+
 /// The head of an op of `run`.
 pub fn head_of(run: &Run, op: ranklab::base::OpId) -> String {
     let program = run.session.program();

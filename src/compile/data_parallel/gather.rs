@@ -121,7 +121,8 @@ impl Walk<'_> {
         let mut is_gathered = vec![false; self.sharing.units[self.stage].len()];
         let mut gathers = Vec::new();
         for (number, one) in uses.iter().enumerate() {
-            if !is_gathered[one.place] {
+            // A pass for the weights alone needs none of them.
+            if !is_gathered[one.place] && one.slot.pass != Pass::W {
                 let earlier = &uses[number.saturating_sub(ahead)..=number];
                 let at = earlier.iter().find(|earlier| earlier.step == one.step).map_or(one.first, |earlier| earlier.first);
                 gathers.push(Gather { place: one.place, step: one.step, at });

@@ -24,6 +24,7 @@ use crate::scenario::Training;
 
 use super::buckets;
 use super::homes::Homes;
+use super::tied::TIED;
 pub(super) use state::{Copies, Held, add as add_state};
 
 /// A strategy on a mesh and a model: which ranks share which units.
@@ -39,6 +40,8 @@ pub(super) struct Sharing {
     pub units: Vec<Vec<Unit>>,
     /// Per pipeline rank, the parameters of its stages, in order.
     pub parameters: Vec<Vec<ParameterId>>,
+    /// Pipeline ranks that share a tied embedding and nothing else; empty where it stands with its head.
+    pub tied: Vec<usize>,
     /// Per pipeline rank, those that hold the same stages.
     alike: Vec<Vec<usize>>,
 }
@@ -51,14 +54,16 @@ impl Sharing {
         let (row, shards) = training.sharing();
         let parameters = |stages: &Vec<usize>| parameters(program, training, stages);
         let parameters: Vec<Vec<ParameterId>> = homes.of_row.iter().map(parameters).collect();
+        let tied: Vec<usize> = (0..parameters.len()).filter(|&row| parameters[row].contains(&TIED)).collect();
+        let tied = if training.splits_embedding() { tied } else { Vec::new() };
         let units = |(stages, own): (&Vec<usize>, &Vec<ParameterId>)| match row.parameters {
             _ if data == 1 => Vec::new(),
             true => stages.iter().flat_map(|&stage| wrapped(program, training, shards, stage)).collect(),
-            false => bucketed(program, training, shards, own),
+            false => bucketed(program, training, shards, own, &tied),
         };
         let units = homes.of_row.iter().zip(&parameters).map(units).collect();
         let every_micro_batch = data > 1 && (row.gradients || !training.data_parallel.no_sync);
-        Self { row, data, shards, every_micro_batch, units, parameters, alike }
+        Self { row, data, shards, every_micro_batch, units, parameters, tied, alike }
     }
 
     /// The number in names of the first unit of the pipeline rank `row`.
@@ -118,8 +123,10 @@ pub(super) fn bytes(elements: usize, dtype: Dtype) -> Bytes {
 /// The parameters of `stages`, in order.
 fn parameters(program: &Program, training: &Training, stages: &[usize]) -> Vec<ParameterId> {
     let parts: BTreeSet<Part> = stages.iter().flat_map(|&stage| training.parts(stage)).collect();
-    let own = program.parameters.iter().enumerate().filter(|(_, parameter)| parts.contains(&parameter.part));
-    own.map(|(number, _)| ParameterId::new(number)).collect()
+    let takes_tied = training.model.tied && parts.contains(&Part::Head);
+    let numbered = (0..).map(ParameterId::new).zip(&program.parameters);
+    let own = numbered.filter(|(number, parameter)| parts.contains(&parameter.part) || (takes_tied && *number == TIED));
+    own.map(|(number, _)| number).collect()
 }
 
 /// Units of shared parameters: layers, as the scenario wraps them.
@@ -137,8 +144,10 @@ fn wrapped(program: &Program, training: &Training, shards: usize, stage: usize) 
 }
 
 /// Units of whole parameters: buckets of gradients, in the order in which backward makes them, which is registration order reversed.
-fn bucketed(program: &Program, training: &Training, shards: usize, own: &[ParameterId]) -> Vec<Unit> {
-    let parameters: Vec<ParameterId> = own.iter().rev().copied().collect();
+fn bucketed(program: &Program, training: &Training, shards: usize, own: &[ParameterId], tied: &[usize]) -> Vec<Unit> {
+    // What is tied is summed apart.
+    let is_apart = |parameter: &ParameterId| *parameter == TIED && !tied.is_empty();
+    let parameters: Vec<ParameterId> = own.iter().rev().copied().filter(|parameter| !is_apart(parameter)).collect();
     let bytes = |parameter: &ParameterId| {
         Bytes(program.parameters[parameter.index()].elements() as u64 * training.precision.gradient.size())
     };

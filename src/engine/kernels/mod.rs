@@ -91,7 +91,10 @@ pub fn pack(tensors: &[Tensor], elements: usize) -> Result<Tensor> {
     if let Some(first) = flat.first().filter(|_| there < elements) {
         flat.push(Tensor::zeros(elements - there, first.dtype(), &Device::Cpu)?);
     }
-    Tensor::cat(&flat, 0)
+    match flat.as_slice() {
+        [only] => Ok(only.clone()),
+        several => Tensor::cat(several, 0),
+    }
 }
 
 /// A unit's parameters, or what has their shapes, from all of its shards in order.
@@ -113,14 +116,14 @@ pub fn join(program: &Program, unit: &Unit, shards: &[&Value]) -> Result<Vec<Val
     unit.parameters.iter().map(&mut cut).collect()
 }
 
-/// A flat tensor cut into the shapes of `buffers`, from element `start` on.
+/// A flat tensor cut into the shapes of `buffers`, from element `start` on. The pieces are views of it: nothing is copied.
 ///
 /// # Errors
 /// If it is too short.
 pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[BufferId]) -> Result<Vec<Value>> {
     let mut cut = |buffer: &BufferId| {
         let part = &program.layouts[program.buffers[buffer.index()].layout.index()].parts[0];
-        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?.copy()?;
+        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?;
         start += part.elements();
         Ok(one(piece))
     };

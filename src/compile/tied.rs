@@ -1,0 +1,69 @@
+//! A tied embedding on two ranks: the first stage looks tokens up in it, the last one makes logits with it. Either has half of its gradient,
+//! so the two are summed once a step, over all replicas, as in Megatron's embedding group.
+
+use crate::base::mesh::Axis;
+use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank};
+use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
+use crate::program::{OpKind, Origin, PassName, Program};
+use crate::scenario::Training;
+
+use super::Build;
+
+/// The weight that is tied: the model's first.
+pub(super) const TIED: ParameterId = ParameterId(0);
+
+/// Inserts the sum of every step.
+pub(super) fn run(build: &mut Build) {
+    let Some(training) = build.training() else { return };
+    let (program, Some(sharing)) = (&mut build.program, &build.sharing) else { return };
+    if sharing.tied.is_empty() {
+        return;
+    }
+    let of_row = |&row: &usize| training.mesh.group(training.mesh.with(Rank(0), Axis::Pipeline, row), Axis::Data);
+    let ranks: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
+    let sums = sums(program, training, ranks.clone());
+    for rank in ranks {
+        insert(program, rank, build.held[rank.index()].target(TIED), &sums);
+    }
+}
+
+/// One all-reduce for every step.
+fn sums(program: &mut Program, training: &Training, ranks: Vec<Rank>) -> Vec<CollectiveId> {
+    let group = program.group(Group { name: "embedding".to_owned(), ranks, fold: Fold::default() });
+    let dtype = training.precision.gradient;
+    let bytes = super::data_parallel::bytes(program.parameters[TIED.index()].elements(), dtype);
+    let sum = |step| Collective {
+        group,
+        kind: CollectiveKind::AllReduce,
+        label: "embedding".to_owned(),
+        step,
+        bytes,
+        dtype,
+        padding: crate::base::Bytes::ZERO,
+    };
+    (0..training.batch.steps).map(|step| program.collective(sum(step))).collect()
+}
+
+/// Issues each step's sum behind the last op that adds to `gradient`.
+fn insert(program: &mut Program, rank: Rank, gradient: BufferId, sums: &[CollectiveId]) {
+    let stream = program.communication_stream("tied");
+    let order = std::mem::take(&mut program.order[rank.index()]);
+    let mut last: Vec<Option<OpId>> = vec![None; sums.len()];
+    for &op in &order {
+        let view = program.op(op);
+        if view.origin.slot.is_some() && view.writes.contains(&gradient) {
+            last[view.origin.step as usize] = Some(op);
+        }
+    }
+    let mut issued = Vec::with_capacity(order.len() + sums.len());
+    for op in order {
+        issued.push(op);
+        let step = program.op(op).origin.step;
+        if last[step as usize] == Some(op) {
+            let origin = Origin { slot: None, step, pass: PassName::DataParallel };
+            let kind = OpKind::Collective(sums[step as usize]);
+            issued.push(program.add((rank, stream), kind, (&[gradient], &[gradient]), origin));
+        }
+    }
+    program.order[rank.index()] = issued;
+}
