@@ -19,35 +19,34 @@ pub(super) fn read(written: &mut Written, task: Option<&Task>, extent: Extent) -
     let unit = unit_costs(written, task);
     let table = name.as_deref().and_then(Entry::find).and_then(|entry| table(written, entry.table()));
     let is_unit = name.as_deref() == Some("unit");
-    let sharing = sharing(written, is_unit, ranks_per_node);
+    let is_shared = written.flag(&hardware::SHARING);
+    let nics = is_shared.filter(|shared| *shared).and_then(|_| nics(written, is_unit, ranks_per_node));
     let costs = if name.as_deref() == Some("unit") { Costs::Unit(unit?) } else { Costs::Table(table?) };
     let of_device = match &costs {
         Costs::Unit(_) => None,
         Costs::Table(table) => Some(table.device.memory),
     };
     let memory = written.or(&hardware::MEMORY_GB, |written, key| gigabytes(written, key).map(Some), Some(of_device))?;
-    Some(Hardware { costs, memory, ranks_per_node: ranks_per_node?, sharing: sharing? })
+    let sharing = if is_shared? { Some(nics?) } else { None };
+    Some(Hardware { costs, memory, ranks_per_node: ranks_per_node?, sharing })
 }
 
-/// The NICs of a node, if messages share links.
-fn sharing(written: &mut Written, is_unit: bool, ranks_per_node: Option<usize>) -> Option<Option<usize>> {
-    let (keys, is_on) = ([&hardware::SHARING, &hardware::NICS_PER_NODE], written.flag(&hardware::SHARING)?);
-    if is_on && is_unit {
+/// The NICs of a node, where messages share links.
+fn nics(written: &mut Written, is_unit: bool, ranks_per_node: Option<usize>) -> Option<usize> {
+    if is_unit {
         let problem = Problem::new("with unit costs messages are free: there is nothing to share").allowed("a hardware table");
         written.refuse(&[&hardware::SHARING, &hardware::COSTS], problem.hint("costs = \"h100-nvlink\""));
         return None;
     }
-    let nics = written.or(keys[1], Written::size, ranks_per_node)?;
-    if !is_on {
-        return Some(None);
-    }
     let ranks_per_node = ranks_per_node?;
+    let nics = written.or(&hardware::NICS_PER_NODE, Written::size, Some(ranks_per_node))?;
     if nics > ranks_per_node {
         let message = format!("{nics} NICs are more than the {ranks_per_node} ranks of a node can use");
-        written.refuse(&[keys[1], &hardware::RANKS_PER_NODE], Problem::new(message).allowed(format!("1 to {ranks_per_node}")));
+        let problem = Problem::new(message).allowed(format!("1 to {ranks_per_node}"));
+        written.refuse(&[&hardware::NICS_PER_NODE, &hardware::RANKS_PER_NODE], problem);
         return None;
     }
-    Some(Some(nics))
+    Some(nics)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the key's range is above 0 and below 2^53 bytes")]

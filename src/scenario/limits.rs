@@ -155,8 +155,7 @@ fn collective_ops(collective: &Collective) -> f64 {
 /// Both ends of each message, and each rank's packing and unpacking.
 fn all_reduce_ops(algorithm: AllReduce, ranks: f64, chunks: f64) -> f64 {
     match algorithm {
-        AllReduce::Ring => 2.0 * (ranks - 1.0) * ranks * 2.0 + 3.0 * ranks,
-        AllReduce::Hierarchical => 2.0 * (ranks - 1.0) * ranks * 2.0 + 3.0 * ranks,
+        AllReduce::Ring | AllReduce::Hierarchical => 2.0 * (ranks - 1.0) * ranks * 2.0 + 3.0 * ranks,
         AllReduce::HalvingDoubling => 2.0 * (ranks.log2() + 1.0) * ranks * 2.0 + 3.0 * ranks,
         AllReduce::Tree | AllReduce::Star => 2.0 * (ranks - 1.0) * chunks * 2.0 + 3.0 * ranks,
     }

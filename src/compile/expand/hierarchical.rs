@@ -1,6 +1,6 @@
 //! Two levels of rings: each node reduces and scatters inside, equal members of all nodes all-reduce their share around a ring, each node
 //! gathers inside. Every member sends 2(N-1)/N of the payload as around one ring, but of N-1 steps each way only M-1 leave the node.
-//! Source: Cho et al. 2019, "BlueConnect"; NCCL's and Horovod's hierarchical all-reduce do the same.
+//! Source: Cho et al. 2019, "`BlueConnect`"; NCCL's and Horovod's hierarchical all-reduce do the same.
 
 use super::Member;
 use super::ring::Ring;

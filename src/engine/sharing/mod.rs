@@ -109,18 +109,14 @@ impl Sharing {
             return false;
         }
         #[expect(clippy::cast_precision_loss, reason = "bytes of one message, far below 2^53")]
-        let pace = Pace::New(transfer.bytes as f64);
-        let flow = Flow { send, rank, route: transfer.route, stands: [0; 2], ceiling: transfer.ceiling, pace };
-        let place = match self.spare.pop() {
-            Some(place) => {
-                self.flows[place as usize] = flow;
-                place
-            }
-            None => {
-                self.flows.push(flow);
-                u32::try_from(self.flows.len() - 1).expect("fewer than 2^32 flows")
-            }
-        };
+        let bytes = transfer.bytes as f64;
+        let Transfer { route, ceiling, .. } = transfer;
+        let flow = Flow { send, rank, route, stands: [0; 2], ceiling, pace: Pace::New(bytes) };
+        let place = self.spare.pop().unwrap_or_else(|| u32::try_from(self.flows.len()).expect("fewer than 2^32 flows"));
+        match self.flows.get_mut(place as usize) {
+            Some(ended) => *ended = flow,
+            None => self.flows.push(flow),
+        }
         self.of[send.index()] = Place::At(place);
         if !self.links.enter(place, &mut self.flows) {
             self.at_ceiling(place, now, agenda);

@@ -1,5 +1,7 @@
 //! The flows of random transfers against a simulation that finds all rates anew, by progressive filling, whenever one begins or ends.
 
+#![expect(clippy::cast_precision_loss, reason = "small numbers")]
+
 use proptest::prelude::*;
 
 use super::fill::{Demand, fill};

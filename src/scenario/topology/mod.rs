@@ -36,11 +36,11 @@ pub enum Connection {
     Own,
     /// So many `NVLinks`, bonded.
     NvLink(u32),
-    /// At most one PCIe bridge.
+    /// At most one bridge of the `PCIe` bus.
     OneBridge,
-    /// Several PCIe bridges, no host bridge.
+    /// Several `PCIe` bridges, no host bridge.
     Bridges,
-    /// A PCIe host bridge: the processor.
+    /// A `PCIe` host bridge: the processor.
     HostBridge,
     /// Host bridges of one NUMA node.
     Node,
@@ -60,7 +60,7 @@ const WORDS: [(&str, Connection); 6] = [
 
 /// Bytes a second and direction of an `NVLink`: generations 2, 3 and 4 have 25 GB/s each (V100 6 links, A100 12, H100 18).
 const NVLINK: f64 = 25e9;
-/// Of a PCIe path, generation 4 with 16 lanes: what most such nodes have.
+/// Of a `PCIe` path, generation 4 with 16 lanes: what most such nodes have.
 const PCIE: f64 = 31e9;
 
 impl Topology {
@@ -115,7 +115,7 @@ impl Topology {
 }
 
 impl Connection {
-    /// Bytes a second in one direction: of `NVLinks` their sum, of all else what PCIe gives.
+    /// Bytes a second in one direction: of `NVLinks` their sum, of all else what `PCIe` gives.
     #[must_use]
     pub fn bytes_per_second(self) -> f64 {
         match self {

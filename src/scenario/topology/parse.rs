@@ -66,7 +66,9 @@ impl Reader {
                 Problem::new(format!("the row of {missing} is missing")).allowed("a row for each device, in the header's order");
             return self.refuse(place, problem);
         }
-        self.legend(behind);
+        if self.problems.is_empty() {
+            self.legend(behind);
+        }
     }
 
     fn header(&mut self, mut cells: Cells) {
@@ -115,7 +117,7 @@ impl Reader {
             row.push(cell);
         }
         let rest = cells.rest();
-        if !rest.is_empty() && !(self.has_affinity && self.devices[place].is_gpu) {
+        if !(rest.is_empty() || self.has_affinity && self.devices[place].is_gpu) {
             let problem = Problem::new(format!("`{}` stands behind the row of {name}", shortened(rest.trim_end())));
             return self
                 .refuse((cells.at, cells.at + rest.trim_end().len()), problem.allowed("a word for each device, and no more"));
