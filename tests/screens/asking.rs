@@ -3,11 +3,12 @@
 use std::fs;
 
 use super::{ASCII_MONO, Lab};
+use ranklab::base::Rank;
 use ranklab::program::trace::Outcome;
 use ranklab::schedule;
 use ranklab::tui::in_flight::InFlight;
 use ranklab::tui::layout::Layout;
-use ranklab::tui::model::{Overlay, Pane, View};
+use ranklab::tui::model::{Look, Overlay, Pane, View};
 use ranklab::tui::update::{Effect, Message, update};
 
 fn lab() -> Lab {
@@ -151,6 +152,30 @@ fn an_answer_that_comes_too_late_is_dropped() {
     let right = answer(&mut lab, second);
     update(&mut lab.model, right);
     assert_eq!(lab.model.run.number, lab.model.requests);
+}
+
+#[test]
+fn an_interrupt_stops_what_runs_and_keeps_the_old_run() {
+    use ranklab::tui::keys::Key;
+    for keys in ["R", "o j j j j j Right"] {
+        let mut lab = Lab::start((120, 36), ASCII_MONO);
+        lab.choose(4);
+        let (shown, setup) = (lab.model.run.number, lab.model.setup.clone());
+        let (before, last) = keys.rsplit_once(' ').unwrap_or(("", keys));
+        lab.press(before);
+        let effect = update(&mut lab.model, Message::Key(Key::parse(last).expect("a key"))).expect("a run");
+        assert!(super::pictures::text(&lab.model).contains("[RUNNING]"), "{keys}");
+        let late = lab.worker.answer(effect).expect("an answer");
+        assert_eq!(lab.press("C-c"), Some(Effect::Abandon { shown }), "{keys}");
+        assert_eq!((lab.model.run.number, &lab.model.setup), (shown, &setup), "{keys}");
+        assert_eq!(lab.model.message, "stopped: the run before it stays");
+        assert_eq!(lab.send(late), None);
+        assert_eq!((lab.model.run.number, &lab.model.setup, lab.model.asked), (shown, &setup, None), "{keys}");
+        let look = Look { number: shown, event: 1, rank: Rank(1) };
+        let values = lab.worker.answer(Effect::Look(look));
+        assert!(matches!(values, Some(Message::Values(of, _)) if of == look), "{keys}: the worker has the old run");
+        assert_eq!(lab.press("C-c"), Some(Effect::Quit { keep_frame: false }), "{keys}");
+    }
 }
 
 #[test]

@@ -15,11 +15,15 @@ use crate::lab::{self, Lab};
 use crate::observe::export::{Format, export};
 use crate::scenario::{Scenario, merged};
 
-/// Makes runs and remembers the last one.
+/// A run with its request's number.
+type Made = (u64, lab::Run, Arc<RunData>);
+
+/// Makes runs and remembers the last one, and the one before it until values of the last are looked at: it may still be the one shown.
 #[derive(Default)]
 pub struct Worker {
     lab: Lab,
-    run: Option<(u64, lab::Run, Arc<RunData>)>,
+    run: Option<Made>,
+    before: Option<Made>,
     /// What this machine has: real values that need more are refused before anything is allocated. `None`: unknown.
     memory: Option<Bytes>,
 }
@@ -45,11 +49,12 @@ fn work(memory: Option<Bytes>, effects: &Receiver<Effect>, messages: &Sender<Mes
     }
 }
 
-/// Without the runs and looks that a later one has made pointless.
+/// Without the runs and looks that a later one, or giving them up, has made pointless.
 fn wanted(effects: Vec<Effect>) -> Vec<Effect> {
     let is_run = |effect: &Effect| matches!(effect, Effect::Run { .. });
+    let ends_runs = |effect: &Effect| is_run(effect) || matches!(effect, Effect::Abandon { .. });
     let is_look = |effect: &Effect| matches!(effect, Effect::Look(_));
-    let last_run = effects.iter().rposition(is_run);
+    let last_run = effects.iter().rposition(ends_runs);
     let last_look = effects.iter().rposition(is_look);
     let keep = |(place, effect): (usize, Effect)| {
         let late = if is_run(&effect) { last_run } else { last_look };
@@ -78,6 +83,10 @@ impl Worker {
     fn perform(&mut self, effect: Effect) -> Option<Message> {
         match effect {
             Effect::Run { number, setup } => Some(Message::Ran(number, self.run(number, &setup))),
+            Effect::Abandon { shown } => {
+                self.abandon(shown);
+                None
+            }
             Effect::Look(look) => self.look(look),
             Effect::Export { format } => Some(Message::Say(self.export(format))),
             Effect::Save { file, setup } => Some(Message::Say(save(&file, &setup))),
@@ -94,11 +103,20 @@ impl Worker {
         }
         let run = self.lab.run(&scenario).map_err(|error| error.to_string())?;
         let data = Arc::new(RunData::new(&run));
-        self.run = Some((number, run, Arc::clone(&data)));
+        self.before = self.run.replace((number, run, Arc::clone(&data)));
         Ok(data)
     }
 
+    /// Back to the run that is shown; if it is gone, there is none: another one's values would be lies.
+    fn abandon(&mut self, shown: u64) {
+        let made = [self.run.take(), self.before.take()];
+        self.run = made.into_iter().flatten().find(|made| made.0 == shown);
+    }
+
     fn look(&mut self, look: Look) -> Option<Message> {
+        if self.run.as_ref().is_some_and(|made| made.0 == look.number) {
+            self.before = None;
+        }
         let (_, run, _) = self.run.as_mut().filter(|(number, ..)| *number == look.number)?;
         match run.session.seek(look.event).and_then(|()| values(&run.session, look)) {
             Ok(values) => Some(Message::Values(look, Arc::new(values))),
@@ -169,5 +187,8 @@ mod tests {
         let run = |number| Effect::Run { number, setup: Setup::default() };
         let kept = wanted(vec![run(1), look(1), run(2), Effect::CrashLab, look(2)]);
         assert_eq!(kept, [run(2), Effect::CrashLab, look(2)]);
+        let abandon = Effect::Abandon { shown: 1 };
+        assert_eq!(wanted(vec![run(2), abandon.clone()]), [abandon.clone()]);
+        assert_eq!(wanted(vec![run(2), abandon.clone(), run(3)]), [abandon, run(3)]);
     }
 }

@@ -57,6 +57,11 @@ pub enum Effect {
         /// What to run.
         setup: Setup,
     },
+    /// A run that was asked for is not wanted any more.
+    Abandon {
+        /// The number of the run that stays on the screen.
+        shown: u64,
+    },
     /// Read the values of a rank at a position of a run.
     Look(Look),
     /// Write the run to a new file.
@@ -271,7 +276,11 @@ fn back(model: &mut Model) -> Option<Effect> {
     None
 }
 
+/// What was asked for is abandoned, what plays stops; where neither is, the screen ends.
 fn interrupt(model: &mut Model) -> Option<Effect> {
+    if model.asked.is_some() {
+        return Some(runs::abandon(model));
+    }
     if model.player.on {
         model.player.on = false;
         return None;

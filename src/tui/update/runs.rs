@@ -95,11 +95,23 @@ pub fn ran(model: &mut Model, number: u64, outcome: Result<Arc<RunData>, String>
     }
 }
 
+/// The run that was asked for is not waited for any longer: its answer will be dropped.
+pub fn abandon(model: &mut Model) -> Effect {
+    model.asked = None;
+    keep_setup(model);
+    model.say(if model.run.number > 0 { "stopped: the run before it stays" } else { "stopped: R runs it again" });
+    Effect::Abandon { shown: model.run.number }
+}
+
 /// The old run stays, with the scenario that it came from.
-fn refuse(model: &mut Model, text: String) {
+fn keep_setup(model: &mut Model) {
     if model.run.number > 0 {
         model.setup = model.run.setup.clone();
     }
+}
+
+fn refuse(model: &mut Model, text: String) {
+    keep_setup(model);
     match &mut model.overlay {
         Overlay::Knobs { problem, .. } => *problem = text,
         overlay => *overlay = Overlay::Problem { text },
