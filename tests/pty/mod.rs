@@ -64,7 +64,9 @@ fn a_panic_where_runs_are_made_is_told_on_the_screen() {
     terminal.type_bytes(":crash-lab\r");
     terminal.wait_for("a fault of ranklab");
     terminal.type_bytes("R");
-    terminal.wait_for("33u a step");
+    // C-c before the run has come would stop the run and not the lab.
+    let has_run = |screen: &vt100::Screen| screen.contents().contains("33u a step") && !screen.contents().contains("[RUNNING]");
+    terminal.wait_until("the run", has_run);
     terminal.type_bytes("\x03");
     assert_eq!(terminal.wait_for_exit().exit_code(), 0);
     assert_restored(&terminal);

@@ -188,7 +188,7 @@ mod tests {
         let kept = wanted(vec![run(1), look(1), run(2), Effect::CrashLab, look(2)]);
         assert_eq!(kept, [run(2), Effect::CrashLab, look(2)]);
         let abandon = Effect::Abandon { shown: 1 };
-        assert_eq!(wanted(vec![run(2), abandon.clone()]), [abandon.clone()]);
+        assert_eq!(wanted(vec![run(2), abandon.clone()]), std::slice::from_ref(&abandon));
         assert_eq!(wanted(vec![run(2), abandon.clone(), run(3)]), [abandon, run(3)]);
     }
 }
