@@ -102,11 +102,18 @@ impl Layout {
         self.panes.get(place).or(self.panes.first()).copied()
     }
 
-    /// The columns of the time axis, at least 1.
+    /// The columns of the time axis, at least 1: where the timeline is not on the screen, those it would have in a view of its own. So what
+    /// moves the cursor from another view moves the picture as if it were seen.
     #[must_use]
     pub fn axis_width(&self, data: &RunData) -> u16 {
-        let timeline = self.panes.iter().find(|placed| placed.pane == Pane::Timeline);
-        timeline.map_or(1, |placed| timeline::axis_width(data, placed.inside().width)).max(1)
+        let inside = self.timeline().map_or(self.title.width.saturating_sub(2), |placed| placed.inside().width);
+        timeline::axis_width(data, inside).max(1)
+    }
+
+    /// The timeline, if it is on the screen.
+    #[must_use]
+    pub fn timeline(&self) -> Option<&Placed> {
+        self.panes.iter().find(|placed| placed.pane == Pane::Timeline && placed.area.width > 0)
     }
 
     /// The rows of the timeline's lanes, at least 1.

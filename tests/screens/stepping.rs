@@ -5,6 +5,7 @@ use ranklab::base::units::{Clock, Ticks};
 use ranklab::base::{OpId, Rank};
 use ranklab::observe::kind;
 use ranklab::observe::state::State;
+use ranklab::tui::layout::Layout;
 use ranklab::tui::model::{Pane, Shown, View};
 use ranklab::tui::update::{Effect, Message};
 use std::time::Duration;
@@ -147,6 +148,22 @@ fn the_page_stays_while_the_playhead_moves_and_turns_when_it_leaves() {
     lab.press("c");
     let turned = window(&lab);
     assert!(turned.start > first.start && turned.scale == first.scale);
+}
+
+#[test]
+fn the_end_is_the_last_screenful_whatever_view_was_shown_between() {
+    for keys in ["2 G", "2 G 3 2", "2 G z 4 5 z 2 z", "2 3 G 2 G 1 2"] {
+        let mut lab = Lab::start((120, 36), ASCII_MONO);
+        lab.choose(4);
+        lab.press(keys);
+        let data = &lab.model.run.data;
+        let Shown::At(window) = lab.model.timeline.shown else { panic!("{keys}: a part of the run") };
+        let width = Layout::of(&lab.model).axis_width(data);
+        assert_eq!(window.visible(lab.model.timeline.cursor.time, width), Some(width - 1), "{keys}");
+        let shown = super::pictures::text(&lab.model);
+        let ticks = shown.lines().find(|line| line.contains("| t us")).expect("a ruler");
+        assert!(ticks.split_whitespace().count() > 6, "{keys}: {ticks}");
+    }
 }
 
 #[test]

@@ -78,8 +78,9 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
     if two_lines {
         let speed = speed_text(model.player.speed);
         let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
-        let width = Layout::of(model).axis_width(data);
-        if width > 1 {
+        let layout = Layout::of(model);
+        if layout.timeline().is_some() {
+            let width = layout.axis_width(data);
             pen.say_right(x + 2, 0, 1, &window(model, width).scale_text(data.clock()), Role::Quiet);
         }
         let mut line = pen.part(Rect::new(0, 1, pen.width(), 1));

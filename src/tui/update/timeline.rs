@@ -84,6 +84,10 @@ fn show_time(model: &mut Model, time: u64) {
     let width = Layout::of(model).axis_width(&model.run.data);
     let shown = window(model, width);
     if shown.visible(time, width).is_some() {
+        // A view with more columns does not show what lies behind the end.
+        if let Shown::At(window) = &mut model.timeline.shown {
+            *window = window.within(model.run.data.end(), width);
+        }
         return;
     }
     let page = shown.length(width);
