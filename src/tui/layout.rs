@@ -182,17 +182,40 @@ fn lesson_beside_picture(model: &Model, class: Class, body: Rect) -> Vec<Placed>
     panes
 }
 
-/// The timeline, as high as it needs; below it what is in flight, if anything is, and what is selected.
+/// The timeline, as high as it needs; below it what is in flight, if anything is, and what is selected: under each other, so that what is in
+/// flight has the timeline's columns, or side by side where there is little height.
 fn timeline_and_strips(model: &Model, body: Rect) -> Vec<Placed> {
     let mut rest = Cut(body);
     let wanted = timeline::wanted_height(model.run.data.rows.len()).saturating_add(2);
-    let timeline = rest.top(wanted.min(body.height.saturating_sub(if body.height >= 24 { 10 } else { 6 })).max(body.height / 2));
+    let held = held_lines(&model.run.data).map(|lines| lines.saturating_add(2));
+    let below = match held {
+        _ if body.height < STACKED => SELECTED,
+        Some(held) => held.saturating_add(SELECTED),
+        None => 10,
+    };
+    let timeline = rest.top(wanted.min(body.height.saturating_sub(below)).max(body.height / 2));
     let mut panes = vec![framed(Pane::Timeline, timeline)];
-    if model.run.data.in_flight.iter().any(|held| !held.is_empty()) {
-        panes.push(framed(Pane::Held, rest.left(rest.0.width / 2 + 2)));
+    match held {
+        Some(held) if body.height >= STACKED => {
+            let room = rest.0.height.saturating_sub(SELECTED);
+            panes.push(framed(Pane::Held, rest.top(held.min(room))));
+        }
+        Some(_) => panes.push(framed(Pane::Held, rest.left(rest.0.width / 2 + 2))),
+        None => {}
     }
     panes.push(framed(Pane::Selected, rest.0));
     panes
+}
+
+/// From this height on, what is in flight and what is selected stand under each other.
+const STACKED: u16 = 24;
+/// The least lines for what is selected, frame included.
+const SELECTED: u16 = 6;
+
+/// A line for each rank, if anything is ever in flight.
+fn held_lines(data: &RunData) -> Option<u16> {
+    let any = !data.in_flight.iter().all(InFlight::is_empty);
+    any.then(|| u16::try_from(data.ranks()).unwrap_or(u16::MAX))
 }
 
 fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
@@ -204,9 +227,7 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     }
     let data = &model.run.data;
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height.div_ceil(2)));
-    let ranks = u16::try_from(data.ranks()).unwrap_or(u16::MAX);
-    let held =
-        if data.in_flight.iter().all(InFlight::is_empty) { 0 } else { ranks.saturating_add(1).min(rest.0.height.div_ceil(2)) };
+    let held = held_lines(data).map_or(0, |lines| lines.saturating_add(1).min(rest.0.height.div_ceil(2)));
     let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
 }

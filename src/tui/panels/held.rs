@@ -1,11 +1,10 @@
-//! Micro-batches that each rank holds: one digit a column, the whole run from left to right.
+//! Micro-batches that each rank holds: one digit a column, below the timeline's columns.
 
 use ratatui::layout::Rect;
 
 use super::timeline;
 use crate::tui::axis::Window;
 use crate::tui::in_flight::InFlight;
-use crate::tui::layout::{Class, Layout};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
@@ -21,15 +20,13 @@ pub fn title(model: &Model) -> String {
 /// Peaks for which a title has room.
 const MOST_PEAKS: usize = 16;
 
-/// One line a rank, with a blank line between where there is room. Where the timeline stands above, in the same width, the
-/// digits stand below its columns; elsewhere they show the whole run.
+/// One line a rank, with a blank line between where there is room. In the width of the timeline above, the digits stand below its columns.
 pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let data = &*model.run.data;
     let ranks = &data.in_flight;
-    let below_timeline = Layout::of(model).class < Class::Large;
-    let left = if below_timeline { timeline::label_width(data) } else { 5 };
+    let left = timeline::label_width(data);
     let width = pen.width().saturating_sub(left);
-    let axis = if below_timeline { window(model, width) } else { Window::fit(data.clock(), data.end(), width) };
+    let axis = window(model, width);
     let lines = u16::try_from(ranks.len()).unwrap_or(u16::MAX);
     let apart = if lines.saturating_mul(2) <= pen.height() + 1 { 2 } else { 1 };
     for (y, (rank, held)) in (0..pen.height()).step_by(apart).zip(ranks.iter().enumerate()) {
