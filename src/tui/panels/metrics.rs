@@ -150,7 +150,10 @@ fn numbers(data: &RunData) -> Vec<Line> {
         let rank = &metrics.ranks[0];
         let state = rank.state.parameter + rank.state.gradient + rank.state.optimizer;
         add("state of r0", state.to_string(), formula(Quantity::State, &bytes));
-        add("moved, in parameters", short_number(rank.traffic_psi), formula(Quantity::Traffic, &short_number));
+        let (moved, text) = formula(Quantity::Traffic, &short_number);
+        // Payloads, as the comparisons of strategies count them; what a ring sends is less.
+        let formula = (moved, format!("{text}; a ring sends (N-1)/N of it"));
+        add("payloads, in parameters", short_number(rank.traffic_psi), formula);
     }
     add("bubble, of all time", facts::percent(metrics.bubble_fraction()), formula(Quantity::BubbleFraction, &facts::percent));
     if let Some(work) = metrics.bubble_ratio() {
