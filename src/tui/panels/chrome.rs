@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::facts;
+use super::{facts, text};
 use crate::base::units::Ticks;
 use crate::program::trace::Outcome;
 use crate::tui::commands::{self, Binding, Command};
@@ -179,9 +179,7 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
-    // Enter has nothing to do on a page of which all is done, and where there is no page.
-    let idle = model.lesson.page().is_none() || (model.lesson.taken() > 0 && next_action(model).is_none());
-    let idle = model.view == View::Lesson && idle;
+    let idle = model.view == View::Lesson && is_idle(model);
     for &command in footer(model.view, pane).iter().filter(|&&command| !(idle && command == Command::Open)) {
         let [key, mut word] = item(commands::binding(command));
         if let Some(other) = word_here(model, pane, command) {
@@ -202,8 +200,10 @@ fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'st
     let view = model.view;
     match command {
         Command::Open if view == View::Lesson => Some(match next_action(model) {
-            Some(Action::Set { .. }) => "try",
-            Some(Action::Answer) => "answer",
+            Some(Action::Set { .. }) if text::next_is_seen(model) => "try",
+            Some(Action::Set { .. }) => "to TRY",
+            Some(Action::Answer) if text::next_is_seen(model) => "answer",
+            Some(Action::Answer) => "to ASK",
             None => "go on",
         }),
         Command::Open if view != View::Lessons => Some("go to it"),
@@ -216,6 +216,12 @@ fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'st
         Command::NextPane if view == View::Lesson && pane != Some(Pane::Text) => Some("text"),
         _ => None,
     }
+}
+
+/// Whether Enter has nothing to do: on a page of which all is done, on the last page once nothing is left on it, and where there is no page.
+fn is_idle(model: &Model) -> bool {
+    let is_last = model.lesson.page + 1 >= model.lesson.lesson.pages.len();
+    next_action(model).is_none() && (is_last || model.lesson.taken() > 0)
 }
 
 /// What Enter does on the page of the lesson.

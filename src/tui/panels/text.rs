@@ -108,6 +108,12 @@ pub fn is_seen(model: &Model) -> bool {
     shown(model).is_some_and(|(_, height)| height > 0)
 }
 
+/// Whether what Enter would do next stands on the screen: nothing runs and nothing is answered that was not read.
+#[must_use]
+pub fn next_is_seen(model: &Model) -> bool {
+    is_seen(model) && scroll_to_next(model) == model.lesson.scroll
+}
+
 /// The page as it lies in its pane, and how many lines are seen at once.
 fn shown(model: &Model) -> Option<(Laid, usize)> {
     let layout = Layout::of(model);

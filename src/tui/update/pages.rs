@@ -62,7 +62,7 @@ fn act(model: &mut Model) -> Option<Effect> {
         model.say("still running");
         return None;
     }
-    if let Some(next) = next.filter(|_| !is_seen(model)) {
+    if let Some(next) = next.filter(|_| !text::next_is_seen(model)) {
         reveal(model, next);
         return None;
     }
@@ -79,11 +79,6 @@ fn act(model: &mut Model) -> Option<Effect> {
     *model.lesson.done.entry(model.lesson.page).or_insert(0) += 1;
     model.lesson.scroll = text::scroll_to_done(model);
     effect
-}
-
-/// Whether what Enter would do next stands on the screen: nothing runs that was not read.
-fn is_seen(model: &Model) -> bool {
-    text::is_seen(model) && text::scroll_to_next(model) == model.lesson.scroll
 }
 
 /// Brings what Enter would do next onto the screen, and says what it is.
