@@ -2,6 +2,7 @@
 
 mod asking;
 mod choosing;
+mod fitting;
 mod fuzz;
 mod pictures;
 mod stepping;

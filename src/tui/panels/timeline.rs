@@ -269,20 +269,21 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
             level = level.max(Level::Cells);
         } else if let (Ok(column), Ok(room)) = (u16::try_from(from.max(0)), u16::try_from(to - from.max(0))) {
             let text = kind::label(run, data.op_of(id, span));
+            let is_cut = width_of(&text) > room;
+            level = if is_cut { level.max(Level::Cells) } else { level };
             label(&text, span, (column, room), area, pen);
         }
     }
     level
 }
 
-/// A label that does not fit, or is cut by the right edge, keeps only its letter, since a cut number would be another number; what moves keeps its glyphs.
+/// A label that does not fit, or is cut by the right edge, is left out: a cut number would be another number, and a letter alone looks as if
+/// it were whole.
 fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
     let room = room.min(area.width.saturating_sub(column));
-    let fits = width_of(text) <= room;
-    if !fits && !span.kind.is_compute() {
+    if width_of(text) > room {
         return;
     }
-    let text = if fits { text } else { text.split_at(text.chars().next().map_or(0, char::len_utf8)).0 };
     let style = pen.theme.label(span.kind);
     pen.part(Rect::new(area.x + column, area.y, room, 1)).text(0, 0, text, style);
 }
