@@ -52,8 +52,8 @@ pub(super) struct Copies {
     of: Vec<Option<BufferId>>,
     /// Per copy, in the order of their ids.
     messages: Vec<Message>,
-    /// Per sender and receiver, the copies that are not received yet, in the order of their sends.
-    coming: BTreeMap<(Rank, Rank), VecDeque<BufferId>>,
+    /// Per receiver, its few senders, each with the copies that are not received yet, in the order of their sends.
+    coming: Vec<Vec<(Rank, VecDeque<BufferId>)>>,
     /// Buffers at the head of the table that never travel: state.
     lasting: usize,
 }
@@ -71,7 +71,7 @@ impl Copies {
     /// Gives every remote read a local copy, and reads that instead.
     fn new(program: &mut Program) -> Self {
         let (of, lasting) = (vec![None; program.buffers.len()], program.lasting());
-        let mut copies = Self { of, messages: Vec::new(), coming: BTreeMap::new(), lasting };
+        let mut copies = Self { of, messages: Vec::new(), coming: vec![Vec::new(); program.ranks()], lasting };
         for rank in (0..program.ranks()).map(Rank::new) {
             for place in 0..program.order[rank.index()].len() {
                 let op = program.order[rank.index()][place];
@@ -89,7 +89,11 @@ impl Copies {
         for op in program.all() {
             for &source in program.writes(op) {
                 if let Some((to, copy)) = self.reader(program, source) {
-                    self.coming.entry((program.rank_of(op), to)).or_default().push_back(copy);
+                    let (from, senders) = (program.rank_of(op), &mut self.coming[to.index()]);
+                    match senders.iter_mut().find(|(sender, _)| *sender == from) {
+                        Some((_, copies)) => copies.push_back(copy),
+                        None => senders.push((from, VecDeque::from([copy]))),
+                    }
                 }
             }
         }
@@ -134,7 +138,7 @@ impl Copies {
             return;
         }
         let from = message.from;
-        let Some(coming) = self.coming.get_mut(&(from, rank)) else { return };
+        let Some((_, coming)) = self.coming[rank.index()].iter_mut().find(|(sender, _)| *sender == from) else { return };
         while let Some(next) = coming.pop_front() {
             let message = &mut self.messages[next.index() - before];
             message.received = true;

@@ -26,18 +26,15 @@ fn ends(program: &Program, partners: &Partners, id: ChannelId, channel: Channel)
 
 /// What is wrong with a send and the receive that it meets.
 fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
-    let [given, expected] = [send, receive].map(|end| {
-        let buffers = program.carried(end).iter().map(|buffer| program.buffers[buffer.index()]);
-        buffers.collect::<Vec<Buffer>>()
-    });
-    let is_like = given.iter().map(|buffer| buffer.layout).eq(expected.iter().map(|buffer| buffer.layout));
-    if is_like && given.iter().map(|buffer| buffer.name).eq(expected.iter().map(|buffer| buffer.name)) {
+    let carried = |end: OpId| program.carried(end).iter().map(|buffer| &program.buffers[buffer.index()]);
+    let is_like = carried(send).map(|buffer| buffer.layout).eq(carried(receive).map(|buffer| buffer.layout));
+    if is_like && carried(send).map(|buffer| buffer.name).eq(carried(receive).map(|buffer| buffer.name)) {
         return None;
     }
     let sizes = if is_like {
         ": equal shapes, other data, and nothing would notice".to_owned()
     } else {
-        shapes(program, &given, &expected)
+        shapes(program, carried(send), carried(receive))
     };
     let finding = Finding {
         kind: if is_like { FindingKind::SilentSwap } else { FindingKind::UnlikeEnds },
@@ -50,9 +47,10 @@ fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
 }
 
 /// The sizes of what is sent and what is expected.
-fn shapes(program: &Program, sent: &[Buffer], expected: &[Buffer]) -> String {
-    let bytes = |buffers: &[Buffer]| buffers.iter().map(|buffer| program.layouts[buffer.layout.index()].bytes()).sum::<Bytes>();
-    format!(": {} are sent where {} of another shape are expected", bytes(sent), bytes(expected))
+fn shapes<'a>(program: &Program, sent: impl Iterator<Item = &'a Buffer>, expected: impl Iterator<Item = &'a Buffer>) -> String {
+    let bytes = |buffer: &Buffer| program.layouts[buffer.layout.index()].bytes();
+    let (sent, expected): (Bytes, Bytes) = (sent.map(bytes).sum(), expected.map(bytes).sum());
+    format!(": {sent} are sent where {expected} of another shape are expected")
 }
 
 fn unmatched(program: &Program, kind: FindingKind, op: OpId, channel: Channel) -> Finding {

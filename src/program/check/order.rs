@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 use crate::base::{BufferId, OpId, Rank, StreamId};
 use crate::program::op::{Buffer, OpKind};
-use crate::program::tables::{COMPUTE, CollectiveKind, Program};
+use crate::program::tables::{CollectiveKind, Program};
 
 /// What is wrong with the order of ops and with the life of buffers.
 pub(super) fn check(program: &Program) -> Vec<Finding> {
@@ -72,13 +72,11 @@ pub(super) struct Walk<'a> {
     pub rank: Rank,
     stream: StreamId,
     /// Per op of the rank, its stream.
-    stream_of: Vec<StreamId>,
-    /// Per op of the rank, where its clock starts. An op that waits for nothing has that of the op before it on its stream.
-    clock_of: Vec<usize>,
-    /// The clocks: for each other stream the place of its latest op that comes before. The first is that of a stream's first op.
+    stream_of: Vec<u32>,
+    /// Per op of the rank, for each stream the place of the latest op that comes before it, or is it.
     clocks: Vec<Place>,
-    /// Where the clock of the op at work starts.
-    clock: usize,
+    /// The clock of the op at work.
+    now: Vec<Place>,
 }
 
 impl<'a> Walk<'a> {
@@ -103,9 +101,8 @@ impl<'a> Walk<'a> {
             rank: Rank(0),
             stream: StreamId(0),
             stream_of: Vec::new(),
-            clock_of: Vec::new(),
             clocks: Vec::new(),
-            clock: 0,
+            now: vec![0; streams],
         }
     }
 
@@ -113,15 +110,13 @@ impl<'a> Walk<'a> {
         self.rank = rank;
         let order = &self.program.order[rank.index()];
         self.stream_of.clear();
-        self.clock_of.clear();
         self.clocks.clear();
-        self.clocks.resize(self.streams, 0);
         let mut latest = vec![0; self.streams];
         for (place, &op) in (1..).zip(order) {
             if self.is_misplaced(op) {
                 // It keeps its place, so that places stay those of the list, and does nothing.
-                self.stream_of.push(COMPUTE);
-                self.clock_of.push(0);
+                self.stream_of.push(0);
+                self.clocks.extend(std::iter::repeat_n(0, self.streams));
                 continue;
             }
             let stream = self.program.stream_of(op);
@@ -132,30 +127,30 @@ impl<'a> Walk<'a> {
 
     /// Sets the clock for `op`: behind the op before it on its stream, and behind all that it waits for.
     fn tick(&mut self, op: OpId, place: Place, before: Place) {
+        let streams = self.streams;
+        let clock = |place: Place| (place as usize - 1) * streams..place as usize * streams;
+        if before == 0 {
+            self.now.fill(0);
+        } else {
+            self.now.copy_from_slice(&self.clocks[clock(before)]);
+        }
         let program = self.program;
-        let (streams, mut clock) = (self.streams, if before == 0 { 0 } else { self.clock_of[before as usize - 1] });
-        let mut is_own = false;
         for on in program.waits(op) {
             let waited = self.places[on.index()];
             if waited == 0 || program.rank_of(on) != self.rank {
                 self.bad_wait(op, on);
                 continue;
             }
-            if !is_own {
-                self.clocks.extend_from_within(clock..clock + streams);
-                (clock, is_own) = (self.clocks.len() - streams, true);
-            }
-            let (before, own) = self.clocks.split_at_mut(clock);
-            for (now, &then) in own.iter_mut().zip(&before[self.clock_of[waited as usize - 1]..]) {
+            for (now, &then) in self.now.iter_mut().zip(&self.clocks[clock(waited)]) {
                 *now = then.max(*now);
             }
-            let now = &mut own[program.stream_of(on).index()];
-            *now = waited.max(*now);
         }
-        (self.stream, self.clock) = (program.stream_of(op), clock);
+        let stream = program.stream_of(op);
+        self.stream = stream;
+        self.now[stream.index()] = place;
         self.places[op.index()] = place;
-        self.stream_of.push(self.stream);
-        self.clock_of.push(clock);
+        self.stream_of.push(stream.0);
+        self.clocks.extend_from_slice(&self.now);
     }
 
     fn uses(&mut self, op: OpId, place: Place) {
@@ -171,9 +166,7 @@ impl<'a> Walk<'a> {
 
     /// Whether the op at `place` comes before the op at work, or is it.
     fn is_before(&self, place: Place) -> bool {
-        let Some(earlier) = (place as usize).checked_sub(1) else { return true };
-        let stream = self.stream_of[earlier];
-        stream == self.stream || self.clocks[self.clock + stream.index()] >= place
+        place == 0 || self.now[self.stream_of[place as usize - 1] as usize] >= place
     }
 
     fn read(&mut self, op: OpId, place: Place, buffer: BufferId) {
