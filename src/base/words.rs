@@ -14,6 +14,12 @@ pub fn grouped(value: i128) -> String {
     text
 }
 
+/// So many of a thing, by its name for one: `1 rank`, `1,000 ranks`.
+#[must_use]
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(count.into()), if count == 1 { "" } else { "s" })
+}
+
 /// A number in its shortest form: `0.5`, `1,000`, `1e-30`.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
@@ -73,6 +79,11 @@ mod tests {
         check(1_000, "1,000");
         check(-65_536, "-65,536");
         check(1_234_567, "1,234,567");
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!([0, 1, 2, 1_000].map(|count| counted(count, "rank")), ["0 ranks", "1 rank", "2 ranks", "1,000 ranks"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::failure::print;
 use super::input::Input;
 use super::{Exit, Outcome};
+use crate::base::words::counted;
 use crate::lab::{self, Checked};
 
 /// What to check.
@@ -24,13 +25,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
         ))?;
         return Ok(Exit::Done);
     }
-    let scenario = arguments.input.scenario()?;
-    let checked = lab::check(&scenario)?;
+    let asked = arguments.input.scenario()?;
+    let checked = lab::check(&asked.scenario).map_err(|error| asked.failure(error))?;
     let mut lines: Vec<String> = checked.sheet.iter().map(|sheet| format!("sheet: {sheet}")).collect();
     lines.extend_from_slice(&checked.findings);
     if checked.findings.is_empty() {
         let Checked { ranks, ops, .. } = checked;
-        lines.push(format!("ok: {ranks} ranks, {ops} ops; every check passes, and a run of the shapes completes"));
+        let (ranks, ops) = (counted(ranks as u64, "rank"), if ops == 1 { "1 op".to_owned() } else { format!("{ops} ops") });
+        lines.push(format!("ok: {ranks}, {ops}; every check passes, and a run of the shapes completes"));
     }
     print(&lines.join("\n"))?;
     Ok(if checked.findings.is_empty() { Exit::Done } else { Exit::CheckFailed })

@@ -19,7 +19,7 @@ pub struct Arguments {
 
 /// Prints plan or program.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let scenario = arguments.input.scenario()?;
+    let scenario = arguments.input.scenario()?.scenario;
     let text = match arguments.after.as_deref() {
         None => compile::compile(&scenario).program.to_string(),
         Some("plan") => match &scenario.task {

@@ -31,8 +31,8 @@ fn formats() -> impl TypedValueParser<Value = Format> {
 
 /// Runs and writes; the exit code is the outcome's.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let scenario = arguments.input.scenario()?;
-    let run = Lab::new().run(&scenario)?;
+    let asked = arguments.input.scenario()?;
+    let run = Lab::new().run(&asked.scenario).map_err(|error| asked.failure(error))?;
     let text = export(&run.observed(), run.given(), arguments.format);
     if arguments.output == Path::new("-") {
         print(&text)?;

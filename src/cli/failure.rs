@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::lab::{LabError, Run, Verdict};
+use crate::base::Bytes;
+use crate::lab::{Run, Verdict};
 use crate::program::trace::Outcome;
 use crate::scenario::Problems;
 
@@ -107,31 +108,16 @@ impl From<Problems> for Failure {
     }
 }
 
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        match error {
-            LabError::IdleTrouble { .. } => Self::Input(error.to_string()),
-            LabError::Kernel(_) => Self::Io(error.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Io(error.to_string()) }
-    }
-}
-
 /// Writes `text` to standard output.
 ///
 /// # Errors
 /// If standard output cannot take it; a closed pipe is [`Failure::Closed`].
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    out.flush()?;
-    Ok(())
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end)).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::Io(format!("cannot write {} to standard output: {error}", Bytes(text.len() as u64))),
+    })
 }

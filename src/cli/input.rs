@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Failure, machine};
+use crate::lab::LabError;
 use crate::scenario::topology::Topology;
 use crate::scenario::{self, Scenario, Source};
 use crate::teach::{self, Library, library};
@@ -19,6 +20,27 @@ pub struct Input {
     /// Training steps; the same as --set batch.steps=N
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
+}
+
+/// A scenario with the text that it was read from.
+pub struct Asked {
+    /// The checked scenario.
+    pub scenario: Scenario,
+    source: Source,
+    overrides: Vec<String>,
+}
+
+impl Asked {
+    /// `error` as a failure: a rule that meets no op stands at its place in the text.
+    pub fn failure(&self, error: LabError) -> Failure {
+        match error {
+            LabError::IdleTrouble { index, kind, op, hint } => {
+                let message = format!("the trouble `{kind}` with op `{op}` meets no op");
+                Scenario::idle_trouble(&self.source, &self.overrides, index, &message, &hint).into()
+            }
+            LabError::Kernel(_) => Failure::Io(error.to_string()),
+        }
+    }
 }
 
 impl Input {
@@ -38,7 +60,7 @@ impl Input {
     ///
     /// # Errors
     /// If there is no such input, and all problems of its text.
-    pub fn scenario(&self) -> Result<Scenario, Failure> {
+    pub fn scenario(&self) -> Result<Asked, Failure> {
         let source = source(&self.what)?;
         let steps = self.steps.map(|steps| format!("batch.steps={steps}"));
         let overrides: Vec<String> = self.set.iter().cloned().chain(steps).collect();
@@ -46,7 +68,7 @@ impl Input {
         if let Some(memory) = machine::available_memory() {
             scenario.fits(&source.name, memory)?;
         }
-        Ok(scenario)
+        Ok(Asked { scenario, source, overrides })
     }
 }
 

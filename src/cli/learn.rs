@@ -47,10 +47,13 @@ enum Glyphs {
     Blocks,
 }
 
+const KEYS_FROM_INPUT: &str = "the lab reads keys from standard input, and can't read a scenario there: write it to a file";
+
 /// Opens the lab.
 pub fn run(arguments: &Arguments) -> Outcome {
     let start = match arguments.what.as_deref() {
         None => Start::Lessons,
+        Some("-") => return Err(Failure::Input(KEYS_FROM_INPUT.to_owned())),
         Some(what) if is_scenario(what) => Start::Scenario(input::source(what)?),
         Some(lesson) => Start::Lesson(lesson.to_owned()),
     };

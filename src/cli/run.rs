@@ -18,8 +18,8 @@ pub struct Arguments {
 
 /// Runs it; the exit code is the outcome's.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let scenario = arguments.input.scenario()?;
-    let run = Lab::new().run(&scenario)?;
+    let asked = arguments.input.scenario()?;
+    let run = Lab::new().run(&asked.scenario).map_err(|error| asked.failure(error))?;
     let (observed, given) = (run.observed(), run.given());
     let text =
         if arguments.json { export(&observed, given, Format::Json) } else { summary(&observed.run, observed.metrics(), &given) };

@@ -24,7 +24,6 @@ use std::collections::BTreeSet;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
-use crate::program::trouble::Trouble;
 use crate::scenario::{Scenario, Task, Training};
 
 use homes::Homes;
@@ -39,8 +38,8 @@ pub struct Compiled {
     pub plan: Option<Plan>,
     /// The program.
     pub program: Program,
-    /// Trouble rules that fit no op.
-    pub idle_trouble: Vec<Trouble>,
+    /// Trouble rules that fit no op, by their place in the scenario.
+    pub idle_trouble: Vec<usize>,
 }
 
 /// A program under construction.
@@ -51,8 +50,8 @@ struct Build<'scenario> {
     program: Program,
     /// Slots that run as one with the slot before them.
     joined: BTreeSet<Slot>,
-    /// Rules that have not met an op yet.
-    trouble: Vec<Trouble>,
+    /// Rules that have not met an op yet, by their place in the scenario.
+    trouble: Vec<usize>,
     /// What the ranks share out; `None` for a bare collective.
     sharing: Option<Sharing>,
     /// Per rank, the buffers of its state.
@@ -115,19 +114,12 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Collective(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
-    let mut build = Build {
-        scenario,
-        plan,
-        program,
-        joined,
-        trouble: scenario.trouble.iter().filter(|rule| trouble::changes_program(rule)).cloned().collect(),
-        sharing: None,
-        held: Vec::new(),
-    };
+    let mut build = Build { scenario, plan, program, joined, trouble: trouble::rules(scenario), sharing: None, held: Vec::new() };
     for pass in passes {
         (pass.run)(&mut build);
     }
-    Compiled { plan: build.plan, program: build.program, idle_trouble: build.trouble }
+    let idle_trouble = trouble::idle(&build);
+    Compiled { plan: build.plan, program: build.program, idle_trouble }
 }
 
 /// The grid of exact mode: gradients of the lab's models stay far below 2^8, and 2^8 * 2^15 fits f32's 24-bit mantissa.

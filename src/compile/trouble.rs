@@ -7,19 +7,40 @@ use crate::base::{OpId, Rank};
 use crate::program::head;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::program::{OpKind, Program};
+use crate::scenario::Scenario;
 
 use super::Build;
 
-/// Whether a rule changes the program, and not only its costs.
-pub(super) fn changes_program(rule: &Trouble) -> bool {
-    matches!(rule.kind, TroubleKind::SkipOp | TroubleKind::SwapOps)
+/// The rules that change the program, and not only its costs, by their place in the scenario.
+pub(super) fn rules(scenario: &Scenario) -> Vec<usize> {
+    let changes = |&index: &usize| matches!(scenario.trouble[index].kind, TroubleKind::SkipOp | TroubleKind::SwapOps);
+    (0..scenario.trouble.len()).filter(changes).collect()
+}
+
+/// The rules that met no op, by their place in the scenario: those that are left, and those that would slow an op and find none.
+pub(super) fn idle(build: &Build) -> Vec<usize> {
+    let is_idle = |(index, rule): &(usize, &Trouble)| match rule.kind {
+        TroubleKind::SkipOp | TroubleKind::SwapOps => build.trouble.contains(index),
+        TroubleKind::SlowRank | TroubleKind::SlowLink => !rule.op.is_empty() && !slows_any(&build.program, rule),
+    };
+    build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
+}
+
+/// Whether a rule of slowness fits a computation, or the start of a message.
+fn slows_any(program: &Program, rule: &Trouble) -> bool {
+    let is_slowed = |kind: OpKind| match rule.kind {
+        TroubleKind::SlowRank => matches!(kind, OpKind::Run(_)),
+        _ => matches!(kind, OpKind::Send(_)),
+    };
+    program.all().any(|op| is_slowed(program.kind(op)) && head::fits(program, op, rule))
 }
 
 /// Applies the rules that fit an op, and keeps the others for later.
 pub(super) fn run(build: &mut Build) {
-    for rule in std::mem::take(&mut build.trouble) {
-        if !apply(&mut build.program, &rule) {
-            build.trouble.push(rule);
+    let rules = &build.scenario.trouble;
+    for index in std::mem::take(&mut build.trouble) {
+        if !apply(&mut build.program, &rules[index]) {
+            build.trouble.push(index);
         }
     }
 }

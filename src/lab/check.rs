@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{LabError, idle};
+use crate::base::words::counted;
 use crate::compile::{self, Compiled};
 use crate::engine::session::{self, Numbers};
 use crate::observe::Run;
@@ -31,8 +32,8 @@ pub struct Checked {
 /// If a trouble rule fits no op.
 pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
     let Compiled { program, idle_trouble, .. } = compile::compile(scenario);
-    if let Some(rule) = idle_trouble.first() {
-        return Err(idle(&program, rule));
+    if let Some(&index) = idle_trouble.first() {
+        return Err(idle(&program, scenario, index));
     }
     let program = Arc::new(program);
     let mut findings: Vec<String> = crate::program::check::check(&program).iter().map(ToString::to_string).collect();
@@ -57,7 +58,12 @@ pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
 fn sheet(scenario: &Scenario) -> Option<String> {
     let Task::Train(training) = &scenario.task else { return None };
     let Order::Sheet(sheet) = &training.pipeline.order else { return None };
-    let (ranks, stages, micro_batches) = (sheet.rows.len(), training.stages(), training.batch.micro_batches);
+    let ranks = counted(sheet.rows.len() as u64, "rank");
+    let stages = counted(training.stages() as u64, "stage");
+    let micro_batches = match training.batch.micro_batches {
+        1 => "1 micro-batch".to_owned(),
+        many => format!("{many} micro-batches"),
+    };
     let known = Schedule::recognise(&sheet.plan()).map_or_else(String::new, |schedule| format!("; it is {}", schedule.title));
-    Some(format!("{}; {ranks} ranks, {stages} stages, {micro_batches} micro-batches{known}", sheet.dialect.name()))
+    Some(format!("{}; {ranks}, {stages}, {micro_batches}{known}", sheet.dialect.name()))
 }

@@ -40,13 +40,15 @@ pub struct Run {
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A trouble rule fits no op of the program.
-    #[error("the trouble `{kind}` with op `{op}` meets no op{hint}")]
+    #[error("the trouble `{kind}` with op `{op}` meets no op{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
     IdleTrouble {
+        /// Its place among the scenario's rules.
+        index: usize,
         /// The rule's kind.
         kind: &'static str,
         /// The rule's op text.
         op: String,
-        /// A nearby op, if there is one.
+        /// A nearby op; empty if there is none.
         hint: String,
     },
     /// A kernel failed.
@@ -73,8 +75,8 @@ impl Lab {
     /// If a trouble rule fits no op, or a kernel fails.
     pub fn run(&mut self, scenario: &Scenario) -> Result<Run, LabError> {
         let Compiled { plan, program, idle_trouble } = compile::compile(scenario);
-        if let Some(rule) = idle_trouble.first() {
-            return Err(idle(&program, rule));
+        if let Some(&index) = idle_trouble.first() {
+            return Err(idle(&program, scenario, index));
         }
         let program = Arc::new(program);
         let numbers = numbers(scenario);
@@ -115,16 +117,23 @@ fn numbers(scenario: &Scenario) -> Numbers {
 }
 
 /// The error for a rule that fits no op: where such an op stands, or the op that is written most like it.
-fn idle(program: &Program, rule: &Trouble) -> LabError {
-    let elsewhere = program.all().find(|&op| head::begins(program, op, &rule.op));
+fn idle(program: &Program, scenario: &Scenario, index: usize) -> LabError {
+    let rule = &scenario.trouble[index];
+    let here = program.all().find(|&op| head::fits(program, op, rule));
+    let elsewhere = here.or_else(|| program.all().find(|&op| head::begins(program, op, &rule.op)));
     let hint = match elsewhere {
         Some(op) => {
             let view = program.op(op);
-            format!(" where the rule looks; `{}` stands on {} in step {}", head::head(program, op), view.rank, view.origin.step)
+            let head = head::head(program, op);
+            if head::fits(program, op, rule) {
+                format!("{} does nothing to `{head}`", rule.kind.name())
+            } else {
+                format!("`{head}` stands on {} in step {}, where the rule does not look", view.rank, view.origin.step)
+            }
         }
-        None => nearest(program, rule).map_or_else(String::new, |head| format!("; an op of it is `{head}`")),
+        None => nearest(program, rule).map_or_else(String::new, |head| format!("an op of it is `{head}`; words count whole")),
     };
-    LabError::IdleTrouble { kind: rule.kind.name(), op: rule.op.clone(), hint }
+    LabError::IdleTrouble { index, kind: rule.kind.name(), op: rule.op.clone(), hint }
 }
 
 fn nearest(program: &Program, rule: &Trouble) -> Option<String> {

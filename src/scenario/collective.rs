@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::written::Written;
 use super::{AllReduce, Collective, CollectiveKind, Numerics, training};
 use crate::base::Bytes;
-use crate::base::words::grouped;
+use crate::base::words::counted;
 
 /// The collective.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Collective> {
@@ -28,7 +28,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     if let (Some(elements), Some(chunks)) = (elements, chunks)
         && elements < chunks as u64
     {
-        let message = format!("{} elements cannot fill {} chunks", grouped(elements.into()), grouped(chunks as i128));
+        let message = format!("{} cannot fill {}", counted(elements, "element"), counted(chunks as u64, "chunk"));
         let problem = Problem::new(message).allowed("at least one element per chunk");
         written.refuse(&[&collective::BYTES, &collective::CHUNKS, &collective::RANKS], problem);
     }
@@ -38,7 +38,8 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
 fn elements(written: &mut Written, bytes: u64, numerics: Numerics) -> Option<u64> {
     let size = numerics.dtype.size();
     if !bytes.is_multiple_of(size) {
-        let message = format!("{} bytes are no whole number of {} elements", grouped(bytes.into()), numerics.dtype);
+        let verb = if bytes == 1 { "is" } else { "are" };
+        let message = format!("{} {verb} no whole number of {} elements", counted(bytes, "byte"), numerics.dtype);
         let problem = Problem::new(message).allowed(format!("a multiple of {size}"));
         let near = bytes.next_multiple_of(size);
         written.refuse(&[&collective::BYTES, &numerics_keys::DTYPE], problem.hint(format!("bytes = {near} would do")));
@@ -55,7 +56,7 @@ fn chunks(written: &mut Written, algorithm: AllReduce, ranks: usize) -> Option<u
         && chunks != fixed
     {
         let who = if algorithm == AllReduce::Ring { "a ring".to_owned() } else { algorithm.to_string() };
-        let message = format!("{who} of {} ranks cannot work with {} chunks", grouped(ranks as i128), grouped(chunks as i128));
+        let message = format!("{who} of {} cannot work with {}", counted(ranks as u64, "rank"), counted(chunks as u64, "chunk"));
         let why = if fixed == ranks { "one per rank" } else { "the largest power of two that is at most the ranks" };
         let problem = Problem::new(message).allowed(format!("{fixed}, {why}")).hint("leave `chunks` out");
         written.refuse(&[key], problem);

@@ -1,6 +1,6 @@
 //! `[hardware]`: textbook slots, or a table of a device and its links.
 
-use super::keys::{Key, between, device, hardware, inside, pipeline};
+use super::keys::{Key, Section, between, device, hardware, inside, pipeline};
 use super::problem::Problem;
 use super::reader::Extent;
 use super::written::Written;
@@ -19,6 +19,9 @@ pub(super) fn read(written: &mut Written, task: Option<&Task>, extent: Extent) -
     let unit = unit_costs(written, task);
     let table = name.as_deref().and_then(Entry::find).and_then(|entry| table(written, entry.table()));
     let is_unit = name.as_deref() == Some("unit");
+    if name.is_some() {
+        refuse_idle(written, is_unit);
+    }
     let is_shared = written.flag(&hardware::SHARING);
     let nics = is_shared.filter(|shared| *shared).and_then(|_| nics(written, is_unit, ranks_per_node));
     let costs = if name.as_deref() == Some("unit") { Costs::Unit(unit?) } else { Costs::Table(table?) };
@@ -29,6 +32,24 @@ pub(super) fn read(written: &mut Written, task: Option<&Task>, extent: Extent) -
     let memory = written.or(&hardware::MEMORY_GB, |written, key| gigabytes(written, key).map(Some), Some(of_device))?;
     let sharing = if is_shared? { Some(nics?) } else { None };
     Some(Hardware { costs, memory, ranks_per_node: ranks_per_node?, sharing })
+}
+
+/// Refuses what the costs do not look at. A slot that is written as the default says nothing, and stays.
+fn refuse_idle(written: &mut Written, is_unit: bool) {
+    let slots = [&hardware::FORWARD, &hardware::BACKWARD_INPUT, &hardware::BACKWARD_WEIGHT, &hardware::OVERLAPPED];
+    let of_table = [Section::Device, Section::Inside, Section::Between].into_iter().flat_map(Section::keys);
+    let keys: Vec<&'static Key> =
+        if is_unit { of_table.collect() } else { slots.into_iter().filter(|key| !written.is_default(key)).collect() };
+    let (costs, hint) = if is_unit {
+        ("unit costs", "costs = \"h100-nvlink\" or another table, or leave it out")
+    } else {
+        ("a hardware table", "costs = \"unit\" counts slots; or leave it out")
+    };
+    for key in keys {
+        if written.has(key, 0) {
+            written.refuse(&[key], Problem::new(format!("`{}` means nothing with {costs}", key.path())).hint(hint));
+        }
+    }
 }
 
 /// The NICs of a node, where messages share links.

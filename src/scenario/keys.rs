@@ -261,7 +261,7 @@ keys! {
         KIND "kind" Choice(troubles), Like("slow-rank", "none, it is needed"), "", "what goes wrong";
         RANK "rank" Integer(0, 65_535), Like("0", "all ranks"), "", "the rank that it meets";
         OP "op" Text, Like("0F3", "all ops"), "",
-            "the ops that it meets: the start of their text, such as `all-reduce bucket0` or `0F3`";
+            "the ops that it meets: the first words of their text, whole: `all-reduce bucket0` or `0F3`";
         STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
         FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2"), "", "slow-rank, slow-link: how many times as long it takes";
     }
@@ -270,7 +270,6 @@ keys! {
         BYTES "bytes" Integer(1, 1 << 40), Is("1048576"), "", "payload of each rank in bytes";
         RANKS "ranks" Integer(1, 65_536), Is("8"), "ranks", "ranks that take part";
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
-        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 65_536), Like("8", "as many as the algorithm cuts, else 1"), "", "pieces that the payload is cut into";
     }
 }

@@ -3,15 +3,16 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, Scenario, Task, Training};
+use super::{AllReduce, Collective, CollectiveKind, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
+use crate::base::settings::Activation;
 use crate::base::sharing::Sharing;
 use crate::base::units::Bytes;
 use crate::base::words::grouped;
 
-/// A program holds every operation: this many fit a laptop's memory.
-const MOST_OPS: f64 = 50e6;
+/// A program holds every operation: this many are compiled and run within a minute.
+const MOST_OPS: f64 = 16e6;
 /// No tensor, and no sum of tensors, is larger: byte counts stay exact as floating-point numbers.
 const MOST_BYTES: f64 = 9e15;
 /// Floating-point operations of one micro-batch stay exact in 64 bits.
@@ -20,10 +21,25 @@ const MOST_FLOPS: f64 = 4e18;
 const MOST_TICKS: f64 = 4e18;
 
 /// Operations of the whole run, roughly.
-pub(super) fn ops(scenario: &Scenario) -> f64 {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ops {
+    /// Kernels, and the messages between stages.
+    pub compute: f64,
+    /// What collectives consist of.
+    pub collectives: f64,
+}
+
+impl Ops {
+    pub fn all(self) -> f64 {
+        self.compute + self.collectives
+    }
+}
+
+/// The operations of `scenario`.
+pub(super) fn ops(scenario: &Scenario) -> Ops {
     match &scenario.task {
         Task::Train(training) => training_ops(training),
-        Task::Collective(collective) => collective_ops(collective),
+        Task::Collective(collective) => Ops { compute: 0.0, collectives: collective_ops(collective) },
     }
 }
 
@@ -34,7 +50,12 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
             check_bytes(written, training);
             let keys: [&'static Key; 5] =
                 [&batch::MICRO_BATCHES, &batch::STEPS, &parallel::DATA, &parallel::PIPELINE, &data_parallel::BUCKET_MIB];
-            check_ops(written, &keys, training_ops(training), "fewer micro-batches, steps or ranks, or larger buckets");
+            check_ops(
+                written,
+                &keys,
+                training_ops(training).all(),
+                "fewer micro-batches, steps or ranks, larger buckets, or expand = false",
+            );
         }
         Task::Collective(collective) => {
             let keys: [&'static Key; 2] = [&collective::RANKS, &collective::CHUNKS];
@@ -90,7 +111,8 @@ fn parameters(training: &Training) -> f64 {
     let model = &training.model;
     let [h, f, v, t] = [model.hidden, model.ffn, model.vocab, model.sequence].map(float);
     let qkv = (float(model.heads) + 2.0 * float(model.kv_heads)) * float(model.head_size());
-    float(model.layers) * (h * qkv + h * h + 3.0 * h * f + 8.0 * h + f) + 2.0 * v * h + t * h
+    let matrices = if model.activation == Activation::Swiglu { 3.0 } else { 2.0 };
+    float(model.layers) * (h * qkv + h * h + matrices * h * f + 8.0 * h + f) + 2.0 * v * h + t * h
 }
 
 /// Elements that a step's micro-batches save on all ranks: an upper bound of what lives at once.
@@ -101,23 +123,31 @@ fn activation_elements(training: &Training) -> f64 {
 
 /// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
 /// bucket's all-reduce.
-fn training_ops(training: &Training) -> f64 {
+fn training_ops(training: &Training) -> Ops {
     let data = float(training.mesh.size(Axis::Data));
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    let micro_batch = 2.0 + 3.0 * parts + 4.0 * stages;
+    let micro_batch = 2.0 + 3.0 * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
-    let communication = communication_ops(training, training.data_parallel.expand);
-    steps * (data * (micro_batch * f64::from(training.batch.micro_batches) + 4.0 * parts) + communication)
+    let compute = data * (micro_batch * f64::from(training.batch.micro_batches) + 2.0 * parts);
+    Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand) }
 }
 
-/// No more buckets than parameter tensors, nor than full buckets and a rest per stage.
+/// No fewer than the model's parameter tensors.
+pub(super) fn tensors(training: &Training) -> f64 {
+    14.0 * float(training.model.layers) + 6.0
+}
+
+/// The first bucket of each stage and the others; no more of them than parameter tensors. A bucket closes behind the tensor that fills it.
 fn buckets(training: &Training) -> f64 {
-    let tensors = 14.0 * float(training.model.layers) + 6.0;
-    let size = training.data_parallel.bucket.0.min(training.data_parallel.first_bucket.0);
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let full = parameters(training) * training.precision.parameter.size() as f64 / size as f64;
-    tensors.min(full + float(training.stages()))
+    let size = |bytes: Bytes| bytes.0 as f64;
+    let stages = float(training.stages());
+    let stage = parameters(training) * size(Bytes(training.precision.parameter.size())) / stages;
+    let overshoot = stage * stages / tensors(training) / 2.0;
+    let rest = (stage - size(training.data_parallel.first_bucket) - overshoot).max(0.0);
+    let later = (rest / (size(training.data_parallel.bucket) + overshoot)).ceil();
+    tensors(training).min(stages * (1.0 + later))
 }
 
 /// Whether there are few enough messages to follow each of them.
@@ -130,26 +160,29 @@ pub(super) fn is_small(training: &Training) -> bool {
 /// Ops of a step's collectives on all ranks: for each micro-batch two gathers and a reduction where parameters are shared out.
 fn communication_ops(training: &Training, expand: bool) -> f64 {
     let data = float(training.mesh.size(Axis::Data));
-    if training.mesh.size(Axis::Data) == 1 {
+    if training.data_ranks() == 1 {
         return 0.0;
     }
     let micro_batches = f64::from(training.batch.micro_batches);
-    let sharing = training.data_parallel.strategy.sharing();
-    let wrapped = || float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
-    let units = if sharing.parameters { wrapped() } else { buckets(training) };
-    let collectives = match sharing {
-        Sharing { parameters: true, .. } => 3.0 * micro_batches,
-        Sharing { gradients: true, .. } => 1.0 + micro_batches,
-        _ if training.data_parallel.no_sync => 1.0,
-        _ => micro_batches,
+    let (sharing, shards) = training.sharing();
+    let ring = |ranks: f64| if expand { data * (2.0 * (ranks - 1.0) + 3.0) } else { 4.0 * data };
+    let all_reduce = if expand { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) } else { 4.0 * data };
+    if sharing.parameters {
+        let wrapped = float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
+        let replicas = if shards < training.data_ranks() { 2.0 * ring(data / float(shards)) } else { 0.0 };
+        return wrapped * micro_batches * (3.0 * ring(float(shards)) + replicas);
+    }
+    let each = match sharing {
+        Sharing { gradients: true, .. } => (1.0 + micro_batches) * ring(data),
+        _ if training.data_parallel.no_sync => all_reduce,
+        _ => micro_batches * all_reduce,
     };
-    let algorithm = training.data_parallel.all_reduce;
-    let each = if expand { all_reduce_ops(algorithm, data, 1.0) } else { 4.0 * data };
-    units * collectives * each
+    buckets(training) * each
 }
 
 fn collective_ops(collective: &Collective) -> f64 {
-    all_reduce_ops(collective.algorithm, float(collective.ranks), float(collective.chunks))
+    let all_reduce = all_reduce_ops(collective.algorithm, float(collective.ranks), float(collective.chunks));
+    if collective.kind == CollectiveKind::AllReduce { all_reduce } else { all_reduce / 2.0 }
 }
 
 /// Both ends of each message, and each rank's packing and unpacking.

@@ -226,6 +226,13 @@ impl Scenario {
         reader::scenario(name, text, overrides)
     }
 
+    /// The problem, at its place in the text of a scenario, that its rule `[[trouble]]` number `index` meets no op: this takes a
+    /// program, and only who compiles the scenario finds it.
+    #[must_use]
+    pub fn idle_trouble(source: &Source, overrides: &[String], index: usize, message: &str, hint: &str) -> Problems {
+        reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
+    }
+
     /// The number of ranks.
     #[must_use]
     pub fn ranks(&self) -> usize {

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
 use super::{Order, Pipeline, PointToPoint};
-use crate::base::words::{grouped, shortened};
+use crate::base::words::{counted, grouped, shortened};
 use crate::schedule::{Measure, Schedule, Size};
 
 /// The pipeline; its stages follow from ranks, schedule and chunks, its cut from the model's `layers`.
@@ -45,7 +45,7 @@ fn stages(written: &mut Written, schedule: Option<&Schedule>) -> Option<usize> {
 /// As written, or evenly: the first (layers mod stages) stages get one more.
 fn layers_per_stage(written: &mut Written, layers: usize, stages: usize) -> Option<Vec<usize>> {
     if layers < stages {
-        let message = format!("{} layers cannot fill {} stages", grouped(layers as i128), grouped(stages as i128));
+        let message = format!("{} cannot fill {}", counted(layers as u64, "layer"), counted(stages as u64, "stage"));
         let problem = Problem::new(message).allowed("at least one layer per stage");
         let keys: [&'static Key; 4] = [&parallel::PIPELINE, &pipeline::CHUNKS, &model_keys::LAYERS, &model_keys::PRESET];
         written.refuse(&keys, problem);

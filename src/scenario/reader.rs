@@ -28,6 +28,17 @@ pub(super) fn read(name: &str, text: &str, overrides: &[String]) -> Result<Writt
     Ok(written)
 }
 
+/// The problem that a rule of trouble, the one at `index`, meets no op, at its place in the text.
+pub(super) fn idle_trouble(name: &str, text: &str, overrides: &[String], index: usize, [message, hint]: [&str; 2]) -> Problems {
+    match read(name, text, overrides) {
+        Ok(mut written) => {
+            trouble::refuse_idle(&mut written, index, message, hint);
+            written.into_problems()
+        }
+        Err(problems) => problems,
+    }
+}
+
 pub(super) fn empty() -> Problem {
     Problem::new("the scenario is empty").hint("`ranklab new FILE` writes one with every key and its default")
 }

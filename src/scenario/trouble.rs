@@ -35,6 +35,12 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
 }
 
+/// The problem that the rule `index` meets no op.
+pub(super) fn refuse_idle(written: &mut Written, index: usize, message: &str, hint: &str) {
+    let problem = Problem::new(message).hint(hint);
+    written.refuse_at(&[&trouble::OP, &trouble::KIND], index, problem);
+}
+
 fn kind(written: &mut Written, index: usize) -> Option<TroubleKind> {
     let key = &trouble::KIND;
     if !written.has(key, index) {

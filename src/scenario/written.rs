@@ -94,6 +94,11 @@ impl Written {
         self.entry(key, index).is_some()
     }
 
+    /// Whether `key` has the value that it has where it is not written.
+    pub fn is_default(&self, key: &Key) -> bool {
+        self.value(key, 0) == key.unwritten_value()
+    }
+
     /// Where `section` is written first: its header, or the first of its keys.
     pub fn section(&self, section: Section) -> Option<&Place> {
         let headers = self.headers.iter().filter(|(header, _)| *header == section).map(|(_, place)| place);

@@ -121,15 +121,17 @@ impl Library {
         &self.broken
     }
 
-    /// The lesson with this number, this name, or the only one whose name starts so (with or without its number).
+    /// The lesson with this number, this name, or the only one whose name starts so (with or without its number). A number is a number
+    /// alone, and never the start of others.
     ///
     /// # Errors
     /// If there is none, with the nearest name; if there are several; if it could not be read.
     pub fn find(&self, wanted: &str) -> Result<&Lesson, NotFound> {
         let number = wanted.parse::<u32>().ok();
         let lower = wanted.to_lowercase();
-        let starts =
-            |lesson: &Lesson| !lower.is_empty() && (lesson.name.starts_with(&lower) || slug(&lesson.name).starts_with(&lower));
+        let starts = |lesson: &Lesson| {
+            number.is_none() && !lower.is_empty() && (lesson.name.starts_with(&lower) || slug(&lesson.name).starts_with(&lower))
+        };
         let tests: [&dyn Fn(&Lesson) -> bool; 4] = [
             &|lesson| lesson.name == wanted,
             &|lesson| number == Some(lesson.number),
@@ -147,12 +149,14 @@ impl Library {
                 }
             }
         }
-        if let Some(broken) =
-            self.broken.iter().find(|broken| broken.name == wanted || (!lower.is_empty() && broken.name.starts_with(&lower)))
-        {
+        let fits = |broken: &&Broken| match number {
+            Some(_) => broken.name.split('-').next().and_then(|digits| digits.parse().ok()) == number,
+            None => broken.name == wanted || (!lower.is_empty() && broken.name.starts_with(&lower)),
+        };
+        if let Some(broken) = self.broken.iter().find(fits) {
             return Err(NotFound::Broken(broken.clone()));
         }
-        Err(NotFound::Unknown { wanted: wanted.to_owned(), nearest: self.nearest(&lower) })
+        Err(NotFound::Unknown { wanted: wanted.to_owned(), nearest: if number.is_some() { None } else { self.nearest(&lower) } })
     }
 
     fn nearest(&self, lower: &str) -> Option<String> {

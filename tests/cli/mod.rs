@@ -86,7 +86,7 @@ fn a_sheet_is_a_scenario_and_may_be_named_by_one() {
     check(&["run", &bad], 2, "!row 2, column 1: `1F0xyz`");
     check(&["check", &scenario, "--set", "pipeline.csv=bad.csv"], 2, "!bad.csv: row 2, column 1");
     check(&["check", &scenario, "--set", "pipeline.csv=none.csv"], 2, "!none.csv");
-    check_with(&["check", "-"], "0F0,0B0\n", 0, "1 ranks, 1 stages");
+    check_with(&["check", "-"], "0F0,0B0\n", 0, "1 rank, 1 stage, 1 micro-batch");
     check(&["compile", "dualpipe-p4m8", "--after", "plan"], 0, "OVERLAP_F_B");
 }
 
@@ -105,6 +105,35 @@ fn mistakes_are_explained_on_standard_error() {
         "!stands on r1",
     );
     check(&["learn"], 2, "!terminal");
+    check(&["learn", "-"], 2, "!can't read a scenario there");
+}
+
+#[test]
+fn an_idle_trouble_stands_at_its_place() {
+    let idle = |kind: &str, op: &str, expected: &str| {
+        let rule = format!("[[trouble]]\nkind = \"{kind}\"\nop = \"{op}\"\n");
+        let scenario = format!("parallel.pipeline = 2\nnumerics.values = \"shape\"\n[[trouble]]\nkind = \"slow-rank\"\n{rule}");
+        for command in ["run", "check"] {
+            check_with(&[command, "-"], &scenario, 2, &format!("!{expected}"));
+            check_with(&[command, "-"], &scenario, 2, "!<standard input>:7:6");
+        }
+    };
+    idle("skip-op", "0F99", "the trouble `skip-op` with op `0F99` meets no op");
+    idle("slow-rank", "0F99", "the trouble `slow-rank` with op `0F99` meets no op");
+    idle("slow-rank", "send", "slow-rank does nothing to `send");
+    idle("slow-link", "0F0", "slow-link does nothing to `0F0");
+    check(&["run", "1f1b-p4m8", "--set", "trouble.0.kind=skip-op", "--set", "trouble.0.op=0F"], 2, "!--set:1:14");
+    check(&["run", "1f1b-p4m8", "--set", "trouble.0.kind=slow-link", "--set", "trouble.0.op=send"], 0, "completed");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+    let output = Command::new(env!("CARGO_BIN_EXE_ranklab")).args(["show", "scenario"]).stdout(full).output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.starts_with("error: cannot write ") && message.contains(" to standard output: "), "{message}");
 }
 
 #[test]

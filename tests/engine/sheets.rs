@@ -83,5 +83,5 @@ fn a_sheet_settles_its_sizes() {
     refused(&["parallel.pipeline=4"], "the sheet has 2 rows");
     refused(&["batch.micro_batches=8"], "the sheet has 2 micro-batches");
     refused(&["pipeline.schedule=gpipe"], "leave one of the two out");
-    refused(&["model.layers=1"], "1 layers cannot fill 2 stages");
+    refused(&["model.layers=1"], "1 layer cannot fill 2 stages");
 }

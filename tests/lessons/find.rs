@@ -33,5 +33,6 @@ fn a_missing_lesson_names_the_nearest() {
     check("rign-all-reduce", "there is no lesson `rign-all-reduce`: did you mean `02-ring-all-reduce`?");
     check("99", "there is no lesson `99`: `ranklab list` shows all");
     check("", "there is no lesson ``: `ranklab list` shows all");
-    check("0", "`0` could be any of 01-memory-ledger, 02-ring-all-reduce, 03-wires, 04-ddp, 05-zero, 06-fsdp, 07-recomputation");
+    check("0", "there is no lesson `0`: `ranklab list` shows all");
+    check("9", "there is no lesson `9`: `ranklab list` shows all");
 }

@@ -152,3 +152,35 @@ fn trouble_is_read_in_order() {
     let slow = Trouble { kind: TroubleKind::SlowRank, rank: None, op: String::new(), step: None, factor: 2.0 };
     assert_eq!(parse(&text).trouble, [skip, slow]);
 }
+
+/// A run that is refused for its size has been counted before it was compiled.
+#[test]
+fn operations_are_counted_within_a_factor_of_two() {
+    let wrong = std::cell::RefCell::new(Vec::new());
+    let check = |text: &str| {
+        let scenario = parse(text);
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let ratio = scenario.about_ops() / ranklab::compile::compile(&scenario).program.ops() as f64;
+        if !(0.5..=2.0).contains(&ratio) {
+            wrong.borrow_mut().push(format!("{ratio} of the operations of\n{text}"));
+        }
+    };
+    let shapes = |text: &str| check(&format!("numerics = {{ values = 'shape', dtype = 'bf16' }}\n{text}"));
+    shapes("batch.micro_batches = 500");
+    shapes("batch.micro_batches = 50\nmodel.layers = 1");
+    shapes("batch.micro_batches = 50\nrecompute.mode = 'full'");
+    shapes("parallel.pipeline = 4\nbatch.micro_batches = 200");
+    shapes("parallel.pipeline = 4\npipeline.schedule = 'zbv'");
+    shapes("parallel.data = 100\ndata_parallel.expand = true");
+    for strategy in ["zero-1", "zero-2", "zero-3", "fsdp"] {
+        shapes(&format!("parallel.data = 24\ndata_parallel = {{ expand = true, strategy = '{strategy}' }}"));
+        shapes(&format!(
+            "parallel = {{ data = 24, fold = false }}\ndata_parallel = {{ expand = false, strategy = '{strategy}' }}"
+        ));
+    }
+    shapes("parallel.data = 24\ndata_parallel = { expand = true, strategy = 'fsdp' }\nfsdp.shard_size = 4");
+    for (_, text) in toml_files("scenarios") {
+        check(&text);
+    }
+    assert!(wrong.borrow().is_empty(), "{}", wrong.borrow().join("\n"));
+}

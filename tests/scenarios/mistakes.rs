@@ -54,7 +54,9 @@ fn real_values_that_do_not_fit_are_refused() {
     };
     let (real, shape) = (scenario("real"), scenario("shape"));
     check("larger-than-memory", real.fits("large.toml", Bytes(4 << 30)));
-    assert_eq!(shape.fits("large.toml", shape.program_bytes()), Ok(()));
+    let twice = Bytes(2 * shape.program_bytes().0);
+    assert_eq!(shape.fits("large.toml", twice), Ok(()));
+    assert!(shape.fits("large.toml", twice - Bytes(2)).is_err(), "half of the memory is for others");
     let refused = shape.fits("large.toml", Bytes(1)).expect_err("operations take memory, too");
     assert!(refused.render(false, 100).contains("operations would take"), "{}", refused.render(false, 100));
     let needed = real.real_bytes().expect("real values take memory");

@@ -42,7 +42,10 @@ fn every_example_of_a_new_scenario_may_be_tried() {
         };
         text.lines().map(line).collect::<String>()
     };
-    let all = parse(&uncommented(training), &[]);
+    // Numbers of a device want a table, and slots want none.
+    let (slots, _) = training.split_once("# [hardware.device]").expect("numbers of a table");
+    parse(&uncommented(slots), &[]);
+    let all = parse(&uncommented(training).replace("\noverlapped =", "\n# overlapped ="), &["hardware.costs=laptop"]);
     let Task::Train(task) = &all.task else { panic!("a training step") };
     let Task::Train(defaults) = parse("# nothing", &[]).task else { panic!("a training step") };
     assert_eq!(*task, defaults, "the examples are the tiny preset's values");
