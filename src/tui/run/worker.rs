@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn problems_and_too_large_models_are_answers() {
-        let mut worker = Worker::new(Some(Bytes(1 << 20)));
+        let mut worker = Worker::new(Some(Bytes(8 << 20)));
         let mut check = |text: &str, expected: &str| {
             let Some(Message::Ran(1, Err(problem))) = worker.answer(Effect::Run { number: 1, setup: setup(text) }) else {
                 panic!("a problem with {text}")
