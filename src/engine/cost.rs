@@ -32,8 +32,7 @@ impl CostModel {
             of: (0..program.ops()).map(|op| list.place(program, OpId::new(op))).collect(),
             prices: list.prices,
         };
-        let is_slow = |rule: &&Trouble| matches!(rule.kind, TroubleKind::SlowRank | TroubleKind::SlowLink);
-        let slow: Vec<&Trouble> = trouble.iter().filter(is_slow).collect();
+        let slow = slow_rules(trouble);
         if !slow.is_empty() {
             (0..program.ops()).map(OpId::new).for_each(|op| costs.slow(program, op, &slow));
         }
@@ -57,19 +56,29 @@ impl CostModel {
     pub fn cost(&self, op: OpId) -> Ticks {
         self.prices[self.of[op.index()] as usize]
     }
-    /// The first rule that fits decides.
+
     fn slow(&mut self, program: &Program, op: OpId, rules: &[&Trouble]) {
-        let kind = match program.kind(op) {
-            OpKind::Run(_) => TroubleKind::SlowRank,
-            OpKind::Send(_) => TroubleKind::SlowLink,
-            _ => return,
-        };
-        if let Some(rule) = rules.iter().find(|rule| rule.kind == kind && head::fits(program, op, rule)) {
-            let price = scale(self.cost(op), rule.factor);
+        if let Some(factor) = slowdown(program, op, rules) {
+            let price = scale(self.cost(op), factor);
             self.of[op.index()] = number(self.prices.len());
             self.prices.push(price);
         }
     }
+}
+
+/// The rules that slow ranks and links.
+pub(super) fn slow_rules(trouble: &[Trouble]) -> Vec<&Trouble> {
+    trouble.iter().filter(|rule| matches!(rule.kind, TroubleKind::SlowRank | TroubleKind::SlowLink)).collect()
+}
+
+/// The factor by which trouble slows `op`: the first rule that fits decides.
+pub(super) fn slowdown(program: &Program, op: OpId, rules: &[&Trouble]) -> Option<f64> {
+    let kind = match program.kind(op) {
+        OpKind::Run(_) => TroubleKind::SlowRank,
+        OpKind::Send(_) => TroubleKind::SlowLink,
+        _ => return None,
+    };
+    rules.iter().find(|rule| rule.kind == kind && head::fits(program, op, rule)).map(|rule| rule.factor)
 }
 
 /// The prices without trouble: of kernels, then of messages by layout inside a node and between nodes, then of collectives, then zero,
@@ -203,6 +212,6 @@ fn seconds(seconds: f64) -> Ticks {
     clippy::cast_precision_loss,
     reason = "a checked, positive factor"
 )]
-fn scale(ticks: Ticks, factor: f64) -> Ticks {
+pub(super) fn scale(ticks: Ticks, factor: f64) -> Ticks {
     Ticks((ticks.0 as f64 * factor).round() as u64)
 }

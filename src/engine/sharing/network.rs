@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use crate::base::hardware::{Costs, Hardware, Link};
 use crate::base::{OpId, Rank, Ticks};
-use crate::program::trouble::{Trouble, TroubleKind};
-use crate::program::{OpKind, Program, head};
+use crate::engine::cost::{scale, slow_rules, slowdown};
+use crate::program::trouble::Trouble;
+use crate::program::{OpKind, Program};
 
 /// The links, two for each port and NIC: outward, and inward behind it.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Network {
     /// How long the message of `send` is under way before its first byte moves.
     pub(in crate::engine) fn latency(&self, program: &Program, send: OpId) -> Ticks {
         let latency = program.kind(send).channel().map_or(Ticks::ZERO, |channel| self.latencies[channel.index()]);
-        self.slow.get(&send).map_or(latency, |&factor| scaled(latency, factor))
+        self.slow.get(&send).map_or(latency, |&factor| scale(latency, factor))
     }
 
     /// What the message of `send` asks for.
@@ -80,14 +81,14 @@ impl Network {
     }
 }
 
-/// The sends that meet a rule; the first that fits decides.
+/// The sends that trouble slows, each with its factor.
 fn slow(program: &Program, trouble: &[Trouble]) -> BTreeMap<OpId, f64> {
-    let rules: Vec<&Trouble> = trouble.iter().filter(|rule| rule.kind == TroubleKind::SlowLink).collect();
+    let rules = slow_rules(trouble);
     if rules.is_empty() {
         return BTreeMap::new();
     }
     let sends = program.all().filter(|&op| matches!(program.kind(op), OpKind::Send(_)));
-    sends.filter_map(|op| Some((op, rules.iter().find(|rule| head::fits(program, op, rule))?.factor))).collect()
+    sends.filter_map(|op| Some((op, slowdown(program, op, &rules)?))).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bandwidth is positive and far below 2^64")]
@@ -99,14 +100,4 @@ fn whole(bytes_per_second: f64) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "a bandwidth, rounded a little")]
 fn slowed(ceiling: u64, factor: f64) -> u64 {
     whole(ceiling as f64 / factor).min(ceiling)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a latency and a checked factor"
-)]
-fn scaled(latency: Ticks, factor: f64) -> Ticks {
-    Ticks((latency.0 as f64 * factor).round() as u64)
 }
