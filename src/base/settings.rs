@@ -99,6 +99,56 @@ choices! {
 }
 
 choices! {
+    /// A layer that stands alone.
+    LayerKind {
+        /// Attention without its projections, of which q, k, v and the gradient of the output are given.
+        Attention = "attention",
+    }
+}
+
+choices! {
+    /// How context-parallel ranks bring queries and keys together.
+    ContextMethod {
+        /// Keys and values travel around a ring, a block a hop, while blocks are computed.
+        Ring = "ring",
+        /// Every rank gathers all keys and values first.
+        AllGather = "all-gather",
+    }
+}
+
+choices! {
+    /// A tensor of attention by blocks, of the tokens of one slice of the sequence.
+    AttentionTensor {
+        /// q `[1,t,n,d]`.
+        Query = "q",
+        /// k and v, one behind the other `[2,1,t,kv,d]`: what travels.
+        KeyValue = "kv",
+        /// The running maximum m, denominator l and output O of each query.
+        State = "state",
+        /// The output, and the log-sum-exp of the scores.
+        Output = "out",
+        /// The gradient of the output.
+        OutputGradient = "dout",
+        /// The gradient of q.
+        QueryGradient = "dq",
+        /// The gradients of k and v.
+        KeyValueGradient = "dkv",
+    }
+}
+
+choices! {
+    /// Which tokens of a sequence a context-parallel rank holds.
+    Placement {
+        /// One piece after the other: under a causal mask the last rank has nearly twice the mean work.
+        Contiguous = "contiguous",
+        /// The sequence is cut into twice as many pieces, and a rank holds one from the front and its mirror image from the back.
+        Zigzag = "zigzag",
+        /// Every N-th token.
+        Striped = "striped",
+    }
+}
+
+choices! {
     /// The feed-forward's non-linearity.
     Activation {
         /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.

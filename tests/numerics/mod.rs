@@ -13,6 +13,7 @@ mod backward;
 mod cases;
 mod elementary;
 mod exact;
+mod flash;
 mod misuse;
 mod oracle;
 mod training;

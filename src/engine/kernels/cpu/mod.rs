@@ -13,6 +13,7 @@ pub mod block;
 pub mod data;
 pub mod elementwise;
 pub mod embedding;
+pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
