@@ -8,7 +8,7 @@ use crate::program::Buffer;
 
 use super::Build;
 
-/// Marks the last use of every life of every buffer that the rank does not own between steps.
+/// Marks the last use of every life of every buffer that the rank does not own between steps, but for results at their end.
 pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
     let lasting = program.lasting();
@@ -16,7 +16,7 @@ pub(super) fn run(build: &mut Build) {
         return;
     }
     // Backwards, a buffer is needed from its last use to the write that makes it. What stays is never freed.
-    let mut needed: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
+    let mut needed: Vec<bool> = program.buffers.iter().map(Buffer::stays).collect();
     let mut last_uses: Vec<BufferId> = Vec::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);

@@ -3,6 +3,7 @@
 pub mod blame;
 mod check;
 mod collective;
+pub mod layer;
 pub mod reference;
 mod report;
 pub mod snapshot;
@@ -26,7 +27,7 @@ pub use verdict::{Difference, Verdict};
 pub struct Run {
     /// What was asked.
     pub scenario: Scenario,
-    /// The pipeline's plan; `None` for a bare collective.
+    /// The pipeline's plan; `None` for a bare piece.
     pub plan: Option<Plan>,
     /// The run, at its end; it can be stepped back.
     pub session: Session,
@@ -88,6 +89,7 @@ impl Lab {
         let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
             (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
             (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
+            (Task::Layer(layer), Numbers::Real, Outcome::Completed) => layer::judge(scenario, layer, &session)?,
             _ => Verdict::None,
         };
         Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })

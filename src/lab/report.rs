@@ -32,14 +32,15 @@ impl Run {
             Costs::Table(table) => table.name.clone(),
         };
         let algorithm = match &self.scenario.task {
-            Task::Train(training) => training.data_parallel.all_reduce,
-            Task::Collective(collective) => collective.algorithm,
+            Task::Train(training) => Some(training.data_parallel.all_reduce),
+            Task::Collective(collective) => Some(collective.algorithm),
+            Task::Layer(_) => None,
         };
         Given {
             title: self.scenario.title.clone(),
             costs,
             recognised: self.recognised(),
-            algorithm: Some(algorithm),
+            algorithm,
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::plan::Slot;
 use crate::base::model::Part;
+use crate::base::settings::AttentionTensor;
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 
 /// What an op does. Its operands stand beside it in the program's tables (see [`Op`]).
@@ -144,6 +145,14 @@ pub enum Kernel {
     Flatten,
     /// Roughly: tensors = split(concatenate(pieces))
     Unflatten,
+    /// Roughly: m, l, O = merge((m, l, O), softmax(q k^T) v), of one block
+    Attend,
+    /// Roughly: o, lse = O, m + log l
+    FinishAttention,
+    /// Roughly: dq, dk, dv += d attention / d (q, k, v), of one block
+    AttendBackward,
+    /// Gives memory back that a message and a computation have read
+    Release,
 }
 
 /// A kernel with what it costs.
@@ -153,6 +162,8 @@ pub struct KernelCost {
     pub kernel: Kernel,
     /// Blocks that share the stage's slot: a block's kernel costs one of so many shares; 0 is free under unit costs.
     pub shares: u32,
+    /// How many of those shares it costs: 1, and of attention as many as its block has grains of pairs.
+    pub taken: u32,
     /// It belongs to a forward and a backward that run as one, and have a slot of their own under unit costs.
     pub overlapped: bool,
     /// Floating-point operations, a multiply-add counted as two.
@@ -165,7 +176,7 @@ impl KernelCost {
     /// A kernel that costs nothing.
     #[must_use]
     pub fn free(kernel: Kernel) -> Self {
-        Self { kernel, shares: 0, overlapped: false, flops: 0, bytes: 0 }
+        Self { kernel, shares: 0, taken: 1, overlapped: false, flops: 0, bytes: 0 }
     }
 }
 
@@ -216,6 +227,8 @@ pub enum Name {
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
     Piece(u32, u32),
+    /// A tensor of an attention layer, of one slice of the sequence.
+    Attention(AttentionTensor, u32),
 }
 
 /// What memory is for; the ledger's columns.
@@ -269,10 +282,25 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Whether it is there before the first op and stays: state, and a bare collective's payload.
+    /// Whether it is there after the last op: what lives from the start, and the results of a layer that stands alone.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        let is_result = match self.name {
+            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _) => true,
+            Name::Attention(AttentionTensor::KeyValueGradient, slice) => slice == self.rank.0,
+            _ => false,
+        };
+        is_result || self.lives_from_start()
+    }
+
+    /// Whether it is there before the first op and stays: state, and what a bare piece is given: a collective's payload, a layer's slice.
     #[must_use]
     pub fn lives_from_start(&self) -> bool {
-        self.role.is_state() || matches!(self.name, Name::Chunk(_))
+        match self.name {
+            Name::Chunk(_) => true,
+            Name::Attention(tensor, slice) => tensor.is_given() && slice == self.rank.0,
+            _ => self.role.is_state(),
+        }
     }
 }
 
@@ -281,7 +309,7 @@ impl Buffer {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 22] = [
+const NAMES: [NameText; 29] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -304,6 +332,13 @@ const NAMES: [NameText; 22] = [
     ("vshard", Name::SecondMomentShard, true),
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
+    ("q", |slice, _| Name::Attention(AttentionTensor::Query, slice), false),
+    ("kv", |slice, _| Name::Attention(AttentionTensor::KeyValue, slice), false),
+    ("state", |slice, _| Name::Attention(AttentionTensor::State, slice), false),
+    ("out", |slice, _| Name::Attention(AttentionTensor::Output, slice), false),
+    ("dout", |slice, _| Name::Attention(AttentionTensor::OutputGradient, slice), false),
+    ("dq", |slice, _| Name::Attention(AttentionTensor::QueryGradient, slice), false),
+    ("dkv", |slice, _| Name::Attention(AttentionTensor::KeyValueGradient, slice), false),
 ];
 
 impl Name {
@@ -332,6 +367,7 @@ impl Name {
             Self::SecondMomentShard(unit, place) => (19, unit, place),
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
+            Self::Attention(tensor, slice) => (22 + tensor as usize, slice, 0),
         }
     }
 
@@ -365,7 +401,8 @@ impl Name {
             | Self::Activation(..)
             | Self::Saved(..)
             | Self::Deferred(..)
-            | Self::Recomputed(..) => Role::Activation,
+            | Self::Recomputed(..)
+            | Self::Attention(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,

@@ -124,6 +124,7 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
     let shares = match task? {
         Task::Train(training) => shares(training),
         Task::Collective(_) => Some(1),
+        Task::Layer(layer) => Some(layer.attention.slot() / layer.attention.grain()),
     };
     let (stages, ranks) = split(written, task?)?;
     let ticks_per_slot = |shares: u64| shares.checked_mul(1_000 / unit)?.checked_mul(parts * stages.max(ranks));

@@ -4,7 +4,7 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, nume
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, layer, levels, limits, sheet, training, trouble};
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
 
@@ -46,14 +46,16 @@ pub(super) fn empty() -> Problem {
 /// `None` only if a problem was noted.
 fn meant(written: &mut Written) -> Option<Scenario> {
     let numerics = read_numerics(written);
-    let is_collective = written.section(Section::Collective).is_some();
-    let task = if is_collective {
-        refuse_training(written);
-        collective::read(written, numerics).map(Task::Collective)
-    } else {
-        training::read(written, numerics).map(Task::Train)
+    let piece = Piece::of(written);
+    let task = match piece {
+        Some(Piece::Collective) => {
+            refuse_training(written);
+            collective::read(written, numerics).map(Task::Collective)
+        }
+        Some(Piece::Layer) => layer::read(written, numerics).map(Task::Layer),
+        None => training::read(written, numerics).map(Task::Train),
     };
-    let extent = extent(written, is_collective);
+    let extent = extent(written, piece);
     let hardware = hardware::read(written, task.as_ref(), extent);
     let trouble = trouble::read(written, extent);
     let title = written.text(&top::TITLE);
@@ -73,9 +75,28 @@ pub(super) struct Extent {
     pub steps: Option<u32>,
 }
 
-fn extent(written: &Written, is_collective: bool) -> Extent {
-    if is_collective {
-        return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) };
+/// A piece of a training step that stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// `[collective]`
+    Collective,
+    /// `[layer]`
+    Layer,
+}
+
+impl Piece {
+    /// The piece that is written; `None` where it is a whole training step.
+    pub fn of(written: &Written) -> Option<Self> {
+        let pieces = [(Section::Collective, Self::Collective), (Section::Layer, Self::Layer)];
+        pieces.into_iter().find(|(section, _)| written.section(*section).is_some()).map(|(_, piece)| piece)
+    }
+}
+
+fn extent(written: &Written, piece: Option<Piece>) -> Extent {
+    match piece {
+        Some(Piece::Collective) => return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) },
+        Some(Piece::Layer) => return Extent { ranks: written.size(&parallel::CONTEXT), steps: Some(1) },
+        None => {}
     }
     let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));
     Extent { ranks: data.zip(stages).map(|(data, stages)| data * stages), steps: written.count(&batch::STEPS) }

@@ -1,5 +1,6 @@
 //! The kernel table: what each computation of a program does to values.
 
+mod attention;
 pub mod cpu;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,10 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
         Kernel::TakeShard => operands.take_shard(),
         Kernel::Flatten => operands.flatten(),
         Kernel::Unflatten => operands.unflatten(),
+        Kernel::Release => Ok(Vec::new()),
+        Kernel::Attend => attention::attend(&operands),
+        Kernel::FinishAttention => attention::finish(&operands),
+        Kernel::AttendBackward => attention::backward(&operands),
     }
 }
 
@@ -71,6 +76,7 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
             Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
         Name::Chunk(_) => payload(program, buffer, first).map(one),
+        Name::Attention(tensor, slice) => attention::given(program, tensor, slice).map(one),
         _ => Ok(Value::Zeros),
     }
 }

@@ -108,7 +108,7 @@ impl Asked {
                 let pipeline = &training.pipeline;
                 (format!("{}, {}", pipeline.order.name(), pipeline.p2p), pipeline.layers_per_stage.len())
             }
-            Task::Collective(_) => (String::new(), 0),
+            Task::Collective(_) | Task::Layer(_) => (String::new(), 0),
         };
         Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages }
     }
