@@ -11,7 +11,7 @@ use std::time::Instant;
 use candle_core::{Device, Result, Tensor};
 use ranklab::base::settings::Placement;
 use ranklab::engine::kernels::cpu::allocator;
-use ranklab::engine::kernels::cpu::flash::{self, Block, Mask, Outcome};
+use ranklab::engine::kernels::cpu::flash::{self, Block, Mask, MergeRule, Outcome};
 
 const SEQUENCE: usize = 2_048;
 const HEADS: usize = 8;
@@ -128,7 +128,7 @@ impl Layer {
             for source in sources.clone() {
                 let attended = flash::attend(q, block(source), &mask(source))?;
                 state = Some(match state {
-                    Some(state) => flash::merge(&state, &attended)?,
+                    Some(state) => flash::merge(&state, &attended, MergeRule::Exact)?,
                     None => attended,
                 });
             }

@@ -1,6 +1,6 @@
 //! The sequence axis: which tokens of a sequence a context-parallel rank holds, and how much attention there is between two ranks' tokens.
 
-use super::settings::{AttentionTensor, Dtype, Placement};
+use super::settings::{AttentionBug, AttentionTensor, Dtype, Placement};
 use super::units::Bytes;
 
 /// An attention layer whose sequence is cut into slices: what its kernels must know beside their operands.
@@ -22,6 +22,8 @@ pub struct Attention {
     pub placement: Placement,
     /// What the given queries and keys are multiplied by: scores grow with its square.
     pub sharpness: f64,
+    /// What is wrong with the implementation.
+    pub bug: Option<AttentionBug>,
 }
 
 impl Attention {
@@ -37,13 +39,28 @@ impl Attention {
         self.sequence / self.slices
     }
 
+    /// The positions of two slices' tokens as the causal mask between them compares them.
+    #[must_use]
+    pub fn compared(&self, queries: usize, keys: usize) -> [Vec<u32>; 2] {
+        let own = || (0..u32::try_from(self.tokens()).expect("a checked length of a sequence")).map(|row| 2 * row);
+        match self.bug {
+            Some(AttentionBug::LocalMask) => [own().collect(), own().collect()],
+            Some(AttentionBug::SwappedStripes) => {
+                let strict = u32::from(keys <= queries);
+                [own().collect(), own().map(|row| row + strict).collect()]
+            }
+            _ => [self.positions(queries), self.positions(keys)],
+        }
+    }
+
     /// Pairs of a query of one slice and a key of another that are not masked.
     #[must_use]
     pub fn pairs(&self, queries: usize, keys: usize) -> u64 {
         if !self.causal {
-            return (self.tokens() as u64).pow(2);
+            return self.slot();
         }
-        causal_pairs(&self.positions(queries), &self.positions(keys))
+        let [queries, keys] = self.compared(queries, keys);
+        causal_pairs(&queries, &keys)
     }
 
     /// Pairs of a block that masks nothing: under unit costs they take a slot.
@@ -185,7 +202,8 @@ mod tests {
             for (slices, pieces) in [(1, 3), (2, 5), (3, 4), (5, 2), (8, 1)] {
                 let sequence = pieces * placement.divisor(slices);
                 let (heads, kv_heads, head_size, sharpness) = (1, 1, 4, 1.0);
-                let layer = Attention { sequence, heads, kv_heads, head_size, causal: true, slices, placement, sharpness };
+                let layer =
+                    Attention { sequence, heads, kv_heads, head_size, causal: true, slices, placement, sharpness, bug: None };
                 for (queries, keys) in (0..slices).flat_map(|queries| (0..slices).map(move |keys| (queries, keys))) {
                     assert!(layer.pairs(queries, keys).is_multiple_of(layer.grain()), "{layer:?}: {queries}, {keys}");
                 }

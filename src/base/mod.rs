@@ -16,7 +16,7 @@ pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind, Placement,
-    PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind,
+    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

@@ -117,6 +117,34 @@ choices! {
 }
 
 choices! {
+    /// A mistake that implementations of ring attention have had: the whole program runs with it.
+    AttentionBug {
+        /// The output so far is not brought to the new sum of weights.
+        NoRescale = "no-rescale",
+        /// Two blocks' outputs are averaged, whatever their weights.
+        AverageMerge = "average-merge",
+        /// The log-sum-exp of two blocks is taken to be the larger one.
+        MaxLse = "max-lse",
+        /// A block's output is rounded to bf16 before it joins the others.
+        Bf16Blocks = "bf16-blocks",
+        /// The causal mask compares places inside the slices, not in the sequence.
+        LocalMask = "local-mask",
+        /// Forward, blocks come from the right instead of the left; masks are those of the blocks that were expected.
+        WrongNeighbour = "wrong-neighbour",
+        /// Backward leaves out D, the sum over a row of dO O.
+        NoDelta = "no-delta",
+        /// Backward takes each block's own log-sum-exp, not the final one.
+        BlockLse = "block-lse",
+        /// The gradients of keys and values stop one hop before home.
+        ShortHop = "short-hop",
+        /// Striped: inclusive and strict masks have changed places.
+        SwappedStripes = "swapped-stripes",
+        /// The log-sum-exp is a + log(1 + e^(b-a)), which overflows where b is far above a.
+        NaiveLse = "naive-lse",
+    }
+}
+
+choices! {
     /// A tensor of attention by blocks, of the tokens of one slice of the sequence.
     AttentionTensor {
         /// q `[1,t,n,d]`.

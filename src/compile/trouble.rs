@@ -22,6 +22,8 @@ pub(super) fn idle(build: &Build) -> Vec<usize> {
     let is_idle = |(index, rule): &(usize, &Trouble)| match rule.kind {
         TroubleKind::SkipOp | TroubleKind::SwapOps => build.trouble.contains(index),
         TroubleKind::SlowRank | TroubleKind::SlowLink => !rule.op.is_empty() && !slows_any(&build.program, rule),
+        // It is in all of the program, or the scenario was refused.
+        TroubleKind::Attention(_) => false,
     };
     build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
 }
@@ -53,7 +55,7 @@ fn apply(program: &mut Program, rule: &Trouble) -> bool {
         match rule.kind {
             TroubleKind::SkipOp => program.set_kind(op, program.kind(op).skipped()),
             TroubleKind::SwapOps => swap_with_next(program, op),
-            TroubleKind::SlowRank | TroubleKind::SlowLink => {}
+            TroubleKind::SlowRank | TroubleKind::SlowLink | TroubleKind::Attention(_) => {}
         }
     }
     !ops.is_empty()

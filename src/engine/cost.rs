@@ -181,10 +181,9 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 /// A stage's blocks share its slot evenly, passes that run as one share theirs as they share the sum of their own; all else is free.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
-        Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,
+        Kernel::Forward(_) | Kernel::Recompute(_) | Kernel::Attend => unit.forward,
         Kernel::BackwardInput(_) => unit.backward_input,
         Kernel::BackwardWeight(_) => unit.backward_weight,
-        Kernel::Attend => unit.forward,
         Kernel::AttendBackward => unit.backward_input + unit.backward_weight,
         _ => return Ticks::ZERO,
     };

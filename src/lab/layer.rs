@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::fingerprint::{self, Diagnosis};
 use super::reference::{in_double, untimed};
 use super::verdict::{DOUBLE_DRIFT, DRIFT_FACTOR, Difference, Verdict};
 use crate::base::context::Attention;
@@ -37,24 +38,34 @@ pub struct Compared {
     pub off: Vec<f64>,
     /// Per rank, whether it is farther off than rounding explains.
     pub wrong: Vec<bool>,
+    /// The largest element of one device.
+    pub largest: f64,
+    /// No element is larger than one device's.
+    pub below: bool,
 }
 
-/// The verdict.
-pub(super) fn judge(scenario: &Scenario, layer: &Layer, session: &Session) -> crate::engine::Result<Verdict> {
+/// The verdict, and what a wrong one looks like.
+pub(super) fn judge(
+    scenario: &Scenario,
+    layer: &Layer,
+    session: &Session,
+) -> crate::engine::Result<(Verdict, Option<Diagnosis>)> {
     let own = Results::of(session.program(), |buffer| session.value(buffer))?;
     let one = Results::of_one_device(scenario, layer, false)?;
     if own.same_bits(&one) {
-        return Ok(Verdict::Equal);
+        return Ok((Verdict::Equal, None));
     }
     let max_abs_diff = own.distance(&one);
     let double = Results::of_one_device(scenario, layer, true)?;
     let compared = compared(scenario, layer, &own, [&one, &double]);
     let first = compared.iter().find_map(|result| Some((result.name, result.wrong.iter().position(|&wrong| wrong)?)));
     Ok(match first {
-        None => Verdict::ExpectedDrift { max_abs_diff },
+        None => (Verdict::ExpectedDrift { max_abs_diff }, None),
         Some((name, rank)) => {
             let (op, tensor, rank) = (writer(session.program(), name, rank), name.to_owned(), Rank::new(rank));
-            Verdict::Wrong { max_abs_diff, first_difference: Difference { step: 0, op, tensor, rank } }
+            let first_difference = Difference { step: 0, op, tensor, rank };
+            let diagnosis = fingerprint::diagnose(layer, session.program(), &compared);
+            (Verdict::Wrong { max_abs_diff, first_difference }, Some(diagnosis))
         }
     })
 }
@@ -88,7 +99,10 @@ fn compared(scenario: &Scenario, layer: &Layer, own: &Results, [one, double]: [&
         // Written so that a NaN is wrong.
         let is_close = |all: &Vec<f64>| norm(all.iter().copied()) <= allowed;
         let wrong = differences.iter().map(|all| !all.as_ref().is_some_and(is_close));
-        Compared { name, off: off.collect(), wrong: wrong.collect() }
+        let largest = whole.iter().flatten().map(|x| x.abs()).fold(0.0, larger);
+        let pairs = own.rows[place].iter().flatten().zip(whole.iter().flatten());
+        let below = pairs.into_iter().all(|(own, whole)| *own <= whole + f64::from(f32::EPSILON) * largest);
+        Compared { name, off: off.collect(), wrong: wrong.collect(), largest, below }
     };
     RESULTS.into_iter().enumerate().map(of_result).collect()
 }
@@ -147,7 +161,7 @@ impl Results {
 
     /// The same layer on one device, in the run's own type or in f64.
     fn of_one_device(scenario: &Scenario, layer: &Layer, is_double: bool) -> crate::engine::Result<Self> {
-        let attention = Attention { slices: 1, placement: Placement::Contiguous, ..layer.attention };
+        let attention = Attention { slices: 1, placement: Placement::Contiguous, bug: None, ..layer.attention };
         let task = Task::Layer(Layer { method: ContextMethod::Ring, attention });
         let scenario = Scenario { task, hardware: untimed(), trouble: Vec::new(), ..scenario.clone() };
         let program = compile::compile(&scenario).program;

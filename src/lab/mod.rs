@@ -3,6 +3,7 @@
 pub mod blame;
 mod check;
 mod collective;
+pub mod fingerprint;
 pub mod layer;
 pub mod reference;
 mod report;
@@ -19,6 +20,7 @@ use crate::program::trouble::Trouble;
 use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
 pub use check::{Checked, check};
+use fingerprint::Diagnosis;
 use reference::References;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};
@@ -35,6 +37,8 @@ pub struct Run {
     pub losses: Vec<f64>,
     /// How the numbers compare with one device's.
     pub verdict: Verdict,
+    /// What a wrong layer looks like.
+    pub diagnosis: Option<Diagnosis>,
 }
 
 /// Why a scenario could not be run.
@@ -86,13 +90,18 @@ impl Lab {
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
         snapshots.join_shards(session.program())?;
         let losses = snapshot::mean_losses(session.values().losses());
+        let mut diagnosis = None;
         let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
             (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
             (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
-            (Task::Layer(layer), Numbers::Real, Outcome::Completed) => layer::judge(scenario, layer, &session)?,
+            (Task::Layer(layer), Numbers::Real, Outcome::Completed) => {
+                let (verdict, found) = layer::judge(scenario, layer, &session)?;
+                diagnosis = found;
+                verdict
+            }
             _ => Verdict::None,
         };
-        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })
+        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict, diagnosis })
     }
 
     fn judge(

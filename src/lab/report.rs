@@ -70,6 +70,7 @@ impl Run {
             tensor: difference.tensor.clone(),
             rank: difference.rank.0,
         });
-        ReportVerdict { kind, max_abs_diff, first_difference }
+        let diagnosis = self.diagnosis.as_ref().map(ToString::to_string);
+        ReportVerdict { kind, max_abs_diff, first_difference, diagnosis }
     }
 }

@@ -1,12 +1,15 @@
 //! `[layer]`: a bare layer in place of a training step. `[model]` has its sizes, `[parallel] context` its ranks.
 
-use super::keys::{KEYS, Key, Section, context_parallel, layer, model as model_keys, parallel};
+use super::keys::{KEYS, Key, Section, context_parallel, layer, model as model_keys, parallel, trouble as trouble_keys};
 use super::problem::Problem;
+use super::trouble::attention_bugs;
 use super::written::Written;
-use super::{ContextMethod, Layer, Numerics, model, training};
+use super::{ContextMethod, Layer, Numerics, Task, model, training};
+use crate::base::AttentionBug;
 use crate::base::context::Attention;
 use crate::base::settings::Placement;
 use crate::base::words::grouped;
+use crate::program::trouble::Trouble;
 
 /// The keys of a training step that a layer has, too.
 static SHARED: [&Key; 8] = [
@@ -47,6 +50,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         slices,
         placement,
         sharpness: sharpness?,
+        bug: None,
     };
     Some(Layer { method: method?, attention })
 }
@@ -80,4 +84,47 @@ pub(super) fn refuse_uneven(written: &mut Written, sequence: usize, ranks: usize
     let problem = Problem::new(message).allowed(format!("a multiple of {divisor}")).hint(format!("{near} would do"));
     written.refuse(&[&model_keys::SEQUENCE, &parallel::CONTEXT, &context_parallel::PLACEMENT], problem);
     None
+}
+
+/// Puts the bug that the trouble asks for into the layer, or refuses it where it could do nothing.
+pub(super) fn settle(written: &mut Written, task: Option<&mut Task>, trouble: &[Trouble]) {
+    let bugs: Vec<(usize, AttentionBug)> = attention_bugs(trouble).collect();
+    let Some(task) = task else { return };
+    for (place, &(index, bug)) in bugs.iter().enumerate() {
+        let refusal = match &*task {
+            Task::Layer(_) if place > 0 => Some(("an implementation has one bug at a time here", "leave the others out")),
+            Task::Layer(layer) => idle(layer, bug),
+            _ => Some(("it is a mistake of attention over several ranks", "a bare [layer] has that: kind = \"attention\"")),
+        };
+        if let Some((why, hint)) = refusal {
+            let problem = Problem::new(format!("{bug} does nothing here: {why}")).hint(hint);
+            written.refuse_at(&[&trouble_keys::KIND], index, problem);
+        }
+    }
+    if let (Task::Layer(layer), Some(&(_, bug))) = (task, bugs.first()) {
+        layer.attention.bug = Some(bug);
+    }
+}
+
+/// Why a bug could do nothing to the layer, and what helps.
+fn idle(layer: &Layer, bug: AttentionBug) -> Option<(&'static str, &'static str)> {
+    let attention = &layer.attention;
+    let is_ring = layer.method == ContextMethod::Ring;
+    match bug {
+        AttentionBug::NoDelta => None,
+        _ if attention.slices == 1 => Some(("one rank has one block", "context = 4 in [parallel]")),
+        AttentionBug::WrongNeighbour | AttentionBug::ShortHop if !is_ring => {
+            Some(("only a ring has neighbours and hops", "method = \"ring\" in [context_parallel]"))
+        }
+        AttentionBug::WrongNeighbour if attention.slices == 2 => {
+            Some(("of two ranks, both neighbours are the same", "context = 4 in [parallel]"))
+        }
+        AttentionBug::LocalMask | AttentionBug::SwappedStripes | AttentionBug::WrongNeighbour if !attention.causal => {
+            Some(("without a causal mask every rank sees every block, wherever it stands", "causal = true in [layer]"))
+        }
+        AttentionBug::SwappedStripes if attention.placement != Placement::Striped => {
+            Some(("only stripes have strict and inclusive masks", "placement = \"striped\" in [context_parallel]"))
+        }
+        _ => None,
+    }
 }

@@ -47,7 +47,7 @@ pub(super) fn empty() -> Problem {
 fn meant(written: &mut Written) -> Option<Scenario> {
     let numerics = read_numerics(written);
     let piece = Piece::of(written);
-    let task = match piece {
+    let mut task = match piece {
         Some(Piece::Collective) => {
             refuse_training(written);
             collective::read(written, numerics).map(Task::Collective)
@@ -56,8 +56,9 @@ fn meant(written: &mut Written) -> Option<Scenario> {
         None => training::read(written, numerics).map(Task::Train),
     };
     let extent = extent(written, piece);
-    let hardware = hardware::read(written, task.as_ref(), extent);
     let trouble = trouble::read(written, extent);
+    layer::settle(written, task.as_mut(), trouble.as_deref().unwrap_or_default());
+    let hardware = hardware::read(written, task.as_ref(), extent);
     let title = written.text(&top::TITLE);
     let seed = written.count(&top::SEED).map(u64::from);
     let mut scenario =

@@ -6,7 +6,7 @@ use super::reader::Extent;
 use super::value::Value;
 use super::written::Written;
 
-use crate::base::Rank;
+use crate::base::{AttentionBug, Rank};
 use crate::program::trouble::{Trouble, TroubleKind};
 
 /// All faults, in the order of the text.
@@ -31,6 +31,7 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     let kind = kind(written, index)?;
     refuse_missing_op(written, index, kind);
     refuse_idle_factor(written, index, kind);
+    refuse_single_op(written, index, kind);
     let neutral = if is_slow(kind) { 2.0 } else { 1.0 };
     Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
 }
@@ -56,6 +57,28 @@ fn is_slow(kind: TroubleKind) -> bool {
     matches!(kind, TroubleKind::SlowRank | TroubleKind::SlowLink)
 }
 
+/// A mistake in code that all ranks run, in every op.
+fn is_of_code(kind: TroubleKind) -> bool {
+    matches!(kind, TroubleKind::Attention(_))
+}
+
+fn refuse_single_op(written: &mut Written, index: usize, kind: TroubleKind) {
+    for key in [&trouble::RANK, &trouble::OP, &trouble::STEP] {
+        if is_of_code(kind) && written.has(key, index) {
+            let problem = Problem::new(format!("{} is a mistake in code that all ranks run in every op", kind.name()));
+            written.refuse_at(&[key], index, problem.hint(format!("leave `{}` out", key.name)));
+        }
+    }
+}
+
+/// The bugs of attention that a scenario asks for, each with its place among the rules.
+pub(super) fn attention_bugs(trouble: &[Trouble]) -> impl Iterator<Item = (usize, AttentionBug)> {
+    trouble.iter().enumerate().filter_map(|(index, rule)| match rule.kind {
+        TroubleKind::Attention(bug) => Some((index, bug)),
+        _ => None,
+    })
+}
+
 fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {
     if rank >= ranks {
         let problem = Problem::new(format!("there is no rank {rank}: the run has {ranks}"));
@@ -71,7 +94,7 @@ fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) 
 }
 
 fn refuse_missing_op(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && !written.has(&trouble::OP, index) {
+    if !is_slow(kind) && !is_of_code(kind) && !written.has(&trouble::OP, index) {
         let problem = Problem::new(format!("{} needs to know which op it meets", kind.name()));
         written.refuse_at(&[&trouble::KIND], index, problem.hint("op = \"all-reduce bucket0\", or op = \"0F3\""));
     }

@@ -6,6 +6,7 @@ mod collectives;
 mod contention;
 mod deadlocks;
 mod folding;
+mod layers;
 mod recompute;
 mod schedules;
 mod sharding;

@@ -3,7 +3,7 @@
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use proptest::prelude::*;
 use ranklab::base::settings::Placement;
-use ranklab::engine::kernels::cpu::flash::{self, Block, Mask, Outcome, State};
+use ranklab::engine::kernels::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
 
 use super::cases::{distance, elements};
 
@@ -106,7 +106,7 @@ impl Case {
             for source in from(rank) {
                 let (k, v) = (part(&self.k, source)?, part(&self.v, source)?);
                 let block = flash::attend(&q, Block { k: &k, v: &v }, &mask(rank, source))?;
-                state = Some(state.map_or(Ok(block.clone()), |state| flash::merge(&state, &block))?);
+                state = Some(state.map_or(Ok(block.clone()), |state| flash::merge(&state, &block, MergeRule::Exact))?);
             }
             let [output, lse] = flash::finish(&state.expect("at least one block"))?;
             let gradient = part(&self.gradient, rank)?;
@@ -233,11 +233,11 @@ fn a_masked_block_does_nothing() -> Result<()> {
         let unseen = flash::attend(&case.q, block, &Mask::Causal { queries: &early, keys: &late })?;
         assert!(elements(&unseen.output)?.iter().chain(&elements(&unseen.total)?).all(|&x| x == 0.0));
         let seen = flash::attend(&case.q, block, &Mask::Causal { queries: &early, keys: &early })?;
-        for merged in [flash::merge(&seen, &unseen)?, flash::merge(&unseen, &seen)?] {
+        for merged in [flash::merge(&seen, &unseen, MergeRule::Exact)?, flash::merge(&unseen, &seen, MergeRule::Exact)?] {
             assert_eq!(elements(&merged.output)?, elements(&seen.output)?);
             assert_eq!(elements(&merged.total)?, elements(&seen.total)?);
         }
-        let [output, lse] = flash::finish(&flash::merge(&unseen, &unseen)?)?;
+        let [output, lse] = flash::finish(&flash::merge(&unseen, &unseen, MergeRule::Exact)?)?;
         assert!(elements(&lse)?.iter().all(|&x| x == f64::NEG_INFINITY));
         for mask in [Mask::Causal { queries: &early, keys: &late }, Mask::Causal { queries: &early, keys: &early }] {
             let outcome = Outcome { output: &output, lse: &lse, gradient: &case.gradient };
@@ -254,7 +254,7 @@ fn a_state_of_zeros_saw_nothing() -> Result<()> {
     let case = Case::new([1, 5, 2, 2, 3], 3.0, false, DType::F64)?;
     let seen = flash::attend(&case.q, Block { k: &case.k, v: &case.v }, &Mask::Full)?;
     let zeros = State { most: seen.most.zeros_like()?, total: seen.total.zeros_like()?, output: seen.output.zeros_like()? };
-    let merged = flash::merge(&zeros, &seen)?;
+    let merged = flash::merge(&zeros, &seen, MergeRule::Exact)?;
     for (merged, seen) in [(&merged.most, &seen.most), (&merged.total, &seen.total), (&merged.output, &seen.output)] {
         assert_eq!(elements(merged)?, elements(seen)?);
     }
@@ -286,7 +286,8 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     refused(flash::attend(&case.q.to_dtype(DType::F64)?, block, &Mask::Full), "dtype");
     refused(flash::attend(&case.q.to_dtype(DType::U32)?, block, &Mask::Full), "f32 and f64");
     let state = flash::attend(&case.q, block, &Mask::Full)?;
-    refused(flash::merge(&state, &State { total: state.most.narrow(2, 0, 3)?, ..state.clone() }), "shape");
+    let short = State { total: state.most.narrow(2, 0, 3)?, ..state.clone() };
+    refused(flash::merge(&state, &short, MergeRule::Exact), "shape");
     Ok(())
 }
 

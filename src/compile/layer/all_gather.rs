@@ -23,7 +23,7 @@ pub(super) fn run(work: &mut Work) {
         }
         work.finish(rank);
         for (place, &source) in sources.iter().enumerate() {
-            work.attend_backward(rank, source, [place == 0, true]);
+            work.attend_backward(rank, (source, source), [place == 0, true]);
         }
         let gradients = all(work, AttentionTensor::KeyValueGradient);
         let unseen: Vec<BufferId> =

@@ -120,14 +120,15 @@ impl Work<'_> {
         self.run(rank, KernelCost { bytes, ..KernelCost::free(Kernel::FinishAttention) }, &[state], &[output]);
     }
 
-    /// The gradients of the block of the rank's queries and the keys of `source`, if there is one. `is_first` begins them.
-    fn attend_backward(&mut self, rank: usize, source: usize, [is_first, begins_keys]: [bool; 2]) {
+    /// The gradients of the block of the rank's queries and the keys of `source`, if there is one; those of the keys belong to
+    /// `gradient_of`. `is_first` begins those of the queries, `begins_keys` those of the keys.
+    fn attend_backward(&mut self, rank: usize, (source, gradient_of): (usize, usize), [is_first, begins_keys]: [bool; 2]) {
+        use AttentionTensor::{KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
         if self.attention.pairs(rank, source) == 0 {
             return;
         }
-        use AttentionTensor::{KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
         let [q, out, d_out, dq] = [Query, Output, OutputGradient, QueryGradient].map(|tensor| self.buffer(rank, tensor, rank));
-        let [kv, dkv] = [KeyValue, KeyValueGradient].map(|tensor| self.buffer(rank, tensor, source));
+        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, KeyValueGradient, gradient_of));
         let mut reads = vec![q, kv, out, d_out];
         if !is_first {
             reads.push(dq);

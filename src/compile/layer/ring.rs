@@ -5,42 +5,47 @@
 //! A rank begins a hop when its block is computed and passed on, as implementations do that wait for both: there are two buffers, not three.
 
 use super::{ORIGIN, Work};
-use crate::base::settings::AttentionTensor;
+use crate::base::settings::{AttentionBug, AttentionTensor};
 use crate::base::{ChannelId, OpId, Rank, StreamId};
 use crate::program::tables::Channel;
 use crate::program::{Kernel, KernelCost, OpKind};
 
 /// Forward, then backward, on every rank.
 pub(super) fn run(work: &mut Work) {
-    let keys = Line::new(work, "kv");
-    let gradients = Line::new(work, "dkv");
+    let ahead = if work.attention.bug == Some(AttentionBug::WrongNeighbour) { work.ranks() - 1 } else { 1 };
+    let forward = Line::new(work, "kv", ahead);
+    let keys = if ahead == 1 { forward.clone() } else { Line::new(work, "kv", 1) };
+    let gradients = Line::new(work, "dkv", 1);
     for rank in 0..work.ranks() {
         let sources = (0..work.ranks()).map(|hop| (rank + work.ranks() - hop) % work.ranks()).collect::<Vec<_>>();
         let mut hops = Hops { rank, sources, released: None };
-        hops.forward(work, &keys);
+        hops.forward(work, &forward);
         work.finish(rank);
         hops.backward(work, &keys, &gradients);
     }
 }
 
-/// What travels around the ring: streams of its sends and receives, and per rank the channel to its right.
+/// What travels around the ring: streams of its sends and receives, and per rank the channel to the rank so many places `ahead`.
+#[derive(Clone)]
 struct Line {
     out: StreamId,
     into: StreamId,
-    to_right: Vec<ChannelId>,
+    ahead: usize,
+    channels: Vec<ChannelId>,
 }
 
 impl Line {
-    fn new(work: &mut Work, name: &str) -> Self {
+    fn new(work: &mut Work, name: &str, ahead: usize) -> Self {
         let ranks = work.ranks();
-        let right = |from: usize| Channel { from: Rank::new(from), to: Rank::new((from + 1) % ranks), buffered: false };
-        let to_right = if ranks == 1 { Vec::new() } else { (0..ranks).map(|rank| work.program.channel(right(rank))).collect() };
+        let ahead_of = |from: usize| Channel { from: Rank::new(from), to: Rank::new((from + ahead) % ranks), buffered: false };
+        let channels =
+            if ranks == 1 { Vec::new() } else { (0..ranks).map(|rank| work.program.channel(ahead_of(rank))).collect() };
         let [out, into] = if ranks == 1 {
             [StreamId(0); 2]
         } else {
             [".out", ".in"].map(|end| work.program.communication_stream(&format!("cp.{name}{end}")))
         };
-        Self { out, into, to_right }
+        Self { out, into, ahead, channels }
     }
 }
 
@@ -65,17 +70,20 @@ impl Hops {
     fn backward(&mut self, work: &mut Work, keys: &Line, gradients: &Line) {
         for hop in 0..self.sources.len() {
             let (rank, source) = (self.rank, self.sources[hop]);
+            // One hop short, a rank takes what it has last for its own.
+            let is_short = work.attention.bug == Some(AttentionBug::ShortHop) && hop + 1 == self.sources.len();
+            let gradient_of = if is_short { rank } else { source };
             let sent = self.pass_keys(work, keys, hop);
             if hop > 0 {
-                self.receive(work, gradients, AttentionTensor::KeyValueGradient, source);
+                self.receive(work, gradients, AttentionTensor::KeyValueGradient, gradient_of);
             }
-            work.attend_backward(rank, source, [hop == 0; 2]);
+            work.attend_backward(rank, (source, gradient_of), [hop == 0; 2]);
             self.release(work, hop, sent);
-            if self.sources.len() > 1 {
+            if self.sources.len() > 1 && !is_short {
                 self.send(work, gradients, AttentionTensor::KeyValueGradient, source);
             }
         }
-        if self.sources.len() > 1 {
+        if self.sources.len() > 1 && work.attention.bug != Some(AttentionBug::ShortHop) {
             self.receive(work, gradients, AttentionTensor::KeyValueGradient, self.rank);
         }
     }
@@ -107,14 +115,14 @@ impl Hops {
 
     fn send(&self, work: &mut Work, line: &Line, tensor: AttentionTensor, slice: usize) -> OpId {
         let buffer = work.buffer(self.rank, tensor, slice);
-        let kind = OpKind::Send(line.to_right[self.rank]);
+        let kind = OpKind::Send(line.channels[self.rank]);
         work.program.append((Rank::new(self.rank), line.out), kind, (&[buffer], &[]), ORIGIN)
     }
 
     fn receive(&self, work: &mut Work, line: &Line, tensor: AttentionTensor, slice: usize) -> OpId {
         let buffer = work.buffer(self.rank, tensor, slice);
-        let left = (self.rank + work.ranks() - 1) % work.ranks();
-        let kind = OpKind::Recv(line.to_right[left]);
+        let from = (self.rank + work.ranks() - line.ahead) % work.ranks();
+        let kind = OpKind::Recv(line.channels[from]);
         work.program.append((Rank::new(self.rank), line.into), kind, (&[], &[buffer]), ORIGIN)
     }
 }

@@ -2,22 +2,26 @@
 //!
 //! Which tokens a block has, and so what its mask is, follows from the slices in the names of its operands.
 
-use candle_core::{Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::super::value::Value;
-use super::cpu::flash::{self, Block, Mask, Outcome, State};
+use super::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
 use super::{Operands, dtype, one};
-use crate::base::AttentionTensor;
 use crate::base::context::{Attention, Given};
+use crate::base::{AttentionBug, AttentionTensor};
 use crate::program::{Name, Program};
 
 /// Reads q, k and v, and the state so far; writes the state.
 pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
     let visible = Visible::of(operands)?;
     let (q, [k, v]) = (operands.tensor(0)?, pair(&operands.tensor(1)?)?);
-    let block = flash::attend(&q, Block { k: &k, v: &v }, &visible.mask())?;
-    let state = match operands.earlier(2)? {
-        Some(tensors) => flash::merge(&state(&tensors)?, &block)?,
+    let mut block = flash::attend(&q, Block { k: &k, v: &v }, &visible.mask())?;
+    let bug = layer(operands.program)?.bug;
+    if bug == Some(AttentionBug::Bf16Blocks) {
+        block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
+    }
+    let state = match operands.earlier(2) {
+        Some(tensors) => flash::merge(&state(&tensors)?, &block, rule(bug))?,
         None => block,
     };
     Ok(vec![Value::Cpu([state.most, state.total, state.output].into())])
@@ -35,21 +39,39 @@ pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
     let outputs = operands.bundle(2)?;
     let [output, lse] = outputs.as_slice() else { bail!("an output has two parts") };
     let gradient = operands.tensor(3)?;
-    let outcome = Outcome { output, lse, gradient: &gradient };
-    let (dq, dkv) = (operands.earlier(4)?, operands.earlier(5)?);
+    let block = Block { k: &k, v: &v };
+    // D is taken from the output: without it, it is 0.
+    let (output, lse) = match layer(operands.program)?.bug {
+        Some(AttentionBug::NoDelta) => (output.zeros_like()?, lse.clone()),
+        Some(AttentionBug::BlockLse) => (output.clone(), flash::finish(&flash::attend(&q, block, &visible.mask())?)?[1].clone()),
+        _ => (output.clone(), lse.clone()),
+    };
+    let outcome = Outcome { output: &output, lse: &lse, gradient: &gradient };
+    let (dq, dkv) = (operands.earlier(4), operands.earlier(5));
     let dkv = dkv.as_deref().and_then(<[Tensor]>::first).map(pair).transpose()?;
     let [dk, dv] = dkv.as_ref().map_or([None; 2], |[dk, dv]| [Some(dk), Some(dv)]);
     let earlier = [dq.as_deref().and_then(<[Tensor]>::first), dk, dv];
-    let [dq, dk, dv] = flash::backward(&q, Block { k: &k, v: &v }, outcome, &visible.mask(), earlier)?;
+    let [dq, dk, dv] = flash::backward(&q, block, outcome, &visible.mask(), earlier)?;
     Ok(vec![one(dq), one(Tensor::stack(&[dk, dv], 0)?)])
+}
+
+/// How two states are merged under a bug.
+fn rule(bug: Option<AttentionBug>) -> MergeRule {
+    match bug {
+        Some(AttentionBug::NoRescale) => MergeRule::NoRescale,
+        Some(AttentionBug::AverageMerge) => MergeRule::Average,
+        Some(AttentionBug::MaxLse) => MergeRule::MaxLse,
+        Some(AttentionBug::NaiveLse) => MergeRule::NaiveLse,
+        _ => MergeRule::Exact,
+    }
 }
 
 impl Operands<'_> {
     /// The tensors of the `place`-th read; `None` if there is none, or none was written yet.
-    fn earlier(&self, place: usize) -> Result<Option<Vec<Tensor>>> {
+    fn earlier(&self, place: usize) -> Option<Vec<Tensor>> {
         match self.op.reads.get(place).map(|&buffer| self.value(buffer)) {
-            None | Some(Value::Zeros) => Ok(None),
-            Some(Value::Cpu(tensors)) => Ok(Some(tensors.to_vec())),
+            None | Some(Value::Zeros) => None,
+            Some(Value::Cpu(tensors)) => Some(tensors.to_vec()),
         }
     }
 
@@ -73,8 +95,9 @@ struct Visible {
 impl Visible {
     fn of(operands: &Operands) -> Result<Self> {
         let attention = layer(operands.program)?;
-        let queries = attention.positions(operands.slice(0, AttentionTensor::Query, attention)?);
-        let keys = attention.positions(operands.slice(1, AttentionTensor::KeyValue, attention)?);
+        let queries = operands.slice(0, AttentionTensor::Query, attention)?;
+        let keys = operands.slice(1, AttentionTensor::KeyValue, attention)?;
+        let [queries, keys] = attention.compared(queries, keys);
         Ok(Self { queries, keys, causal: attention.causal })
     }
 

@@ -31,6 +31,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
         lines.push(("loss", format!("{loss}  (mean of each step)")));
     }
     lines.extend(verdict(&given.verdict));
+    lines.extend(given.verdict.diagnosis.clone().map(|diagnosis| ("looks like", diagnosis)));
     let mut text = if given.title.is_empty() { String::new() } else { format!("{}\n\n", given.title) };
     for (name, value) in &lines {
         let _ = writeln!(text, "{name:<11}{value}");

@@ -5,7 +5,7 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
-use crate::base::settings::{Optimizer, OptimizerKind, Placement};
+use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
 use crate::program::op::KernelCost;
 use crate::program::tables::{Collective, Setting};
@@ -101,6 +101,15 @@ pub(super) const ATTENTION: &[Field<Attention>] = &[
     field!("slices", slices, size, "a whole number from 1 to 1048576"),
     field!("placement", placement, Placement::find, "contiguous, zigzag or striped"),
     real_field!("sharpness", sharpness),
+    Field {
+        name: "bug",
+        show: |attention| Some(attention.bug.map_or("none", AttentionBug::name).to_owned()),
+        read: |attention, text| {
+            attention.bug = AttentionBug::find(text);
+            (attention.bug.is_some() || text == "none").then_some(())
+        },
+        allowed: "none, or a bug such as no-rescale",
+    },
 ];
 
 pub(super) const KERNEL: &[Field<KernelCost>] = &[
@@ -177,6 +186,7 @@ pub(super) const NO_ATTENTION: Attention = Attention {
     slices: 0,
     placement: Placement::Contiguous,
     sharpness: 0.0,
+    bug: None,
 };
 
 /// Prints the fields of `record`, each with its name.

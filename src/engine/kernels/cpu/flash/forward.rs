@@ -17,7 +17,7 @@ pub(super) fn attend<T: Float>(shape: Shape, q: &[T], (k, v): (&[T], &[T]), mask
             for rows in tiles(0..shape.queries, QUERY_TILE) {
                 let own = head.statistics + rows.start..head.statistics + rows.end;
                 let running = Running { most: &mut most[own.clone()], total: &mut total[own], output };
-                attend_tile(shape, &head, &rows, (q, k, v), mask, &mut scores, running);
+                attend_tile(shape, (&head, &rows), (q, k, v), mask, &mut scores, running);
             }
         }
     })
@@ -30,11 +30,10 @@ struct Running<'a, T> {
     output: &'a mut [T],
 }
 
-/// The attention of one tile of queries to all keys that it sees.
+/// The attention of one tile of queries, `rows` of `head`, to all keys that it sees.
 fn attend_tile<T: Float>(
     shape: Shape,
-    head: &Head,
-    rows: &Range<usize>,
+    (head, rows): (&Head, &Range<usize>),
     (q, k, v): (&[T], &[T], &[T]),
     mask: &Mask,
     scores: &mut [T],

@@ -23,6 +23,7 @@ use super::product::{Matrix, Output};
 use super::{by_dtype, check};
 
 pub use mask::Mask;
+pub use merge::MergeRule;
 
 /// Queries of a tile: fewer make the products small and slow, more compute more of what is masked.
 const QUERY_TILE: usize = 256;
@@ -73,10 +74,10 @@ pub fn attend(q: &Tensor, block: Block, mask: &Mask) -> Result<State> {
 ///
 /// # Errors
 /// When shapes or types differ.
-pub fn merge(earlier: &State, block: &State) -> Result<State> {
+pub fn merge(earlier: &State, block: &State, rule: MergeRule) -> Result<State> {
     check::shapes("block's state", &block.parts(), earlier.parts().iter().map(Tensor::dims))?;
     let shape = Shape::of_state(earlier)?;
-    by_dtype!(earlier.output, merge_of(shape, earlier, block))
+    by_dtype!(earlier.output, merge_of(shape, earlier, block, rule))
 }
 
 /// The output `[b,t,n,d]` and the log-sum-exp `[b,n,t]` after the last block.
@@ -118,10 +119,10 @@ fn attend_of<T: Float>(shape: Shape, q: &Tensor, block: Block, mask: &Mask) -> R
     shape.state(forward::attend(shape, &q, (&k, &v), mask))
 }
 
-fn merge_of<T: Float>(shape: Shape, earlier: &State, block: &State) -> Result<State> {
+fn merge_of<T: Float>(shape: Shape, earlier: &State, block: &State, rule: MergeRule) -> Result<State> {
     let (earlier, block) = (earlier.parts(), block.parts());
     let (earlier, block) = (Slice::<T>::all(&earlier)?, Slice::<T>::all(&block)?);
-    shape.state(merge::merge(shape, merge::Rows::of(&earlier), merge::Rows::of(&block)))
+    shape.state(merge::merge(shape, merge::Rows::of(&earlier), merge::Rows::of(&block), rule))
 }
 
 fn finish_of<T: Float>(state: &State) -> Result<[Tensor; 2]> {
@@ -138,7 +139,7 @@ fn backward_of<T: Float>(
     earlier: [Option<&Tensor>; 3],
 ) -> Result<[Tensor; 3]> {
     let start = |tensor: &Tensor, earlier: Option<&Tensor>| -> Result<Vec<T>> {
-        Ok(earlier.map_or(Ok(vec![T::zero(); tensor.elem_count()]), |earlier| Slice::of(earlier).map(|slice| slice.to_vec()))?)
+        earlier.map_or(Ok(vec![T::zero(); tensor.elem_count()]), |earlier| Slice::of(earlier).map(|slice| slice.to_vec()))
     };
     let mut gradients = [start(q, earlier[0])?, start(block.k, earlier[1])?, start(block.v, earlier[2])?];
     let operands = [q, block.k, block.v, outcome.output, outcome.lse, outcome.gradient].map(Slice::<T>::of);
