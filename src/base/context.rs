@@ -26,6 +26,15 @@ pub struct Attention {
     pub bug: Option<AttentionBug>,
 }
 
+/// How many of a layer's heads a tensor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadShare {
+    /// All of them.
+    All,
+    /// Those of one of the ranks, which hold equally many.
+    One,
+}
+
 impl Attention {
     /// The positions of a slice's tokens.
     #[must_use]
@@ -85,13 +94,15 @@ impl Attention {
 
     /// The parts of a tensor of one slice: name and shape.
     #[must_use]
-    pub fn parts(&self, tensor: AttentionTensor) -> Vec<(&'static str, Vec<usize>)> {
+    pub fn parts(&self, tensor: AttentionTensor, share: HeadShare) -> Vec<(&'static str, Vec<usize>)> {
         let (t, d) = (self.tokens(), self.head_size);
-        let queries = vec![1, t, self.heads, d];
-        let statistics = vec![1, self.heads, t];
+        let ranks = if share == HeadShare::All { 1 } else { self.slices };
+        let (heads, kv_heads) = (self.heads / ranks, self.kv_heads / ranks);
+        let queries = vec![1, t, heads, d];
+        let statistics = vec![1, heads, t];
         match tensor {
             AttentionTensor::Query | AttentionTensor::QueryGradient | AttentionTensor::OutputGradient => vec![("", queries)],
-            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient => vec![("", vec![2, 1, t, self.kv_heads, d])],
+            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient => vec![("", vec![2, 1, t, kv_heads, d])],
             AttentionTensor::State => vec![("m", statistics.clone()), ("l", statistics), ("O", queries)],
             AttentionTensor::Output => vec![("o", queries), ("lse", statistics)],
         }
@@ -100,7 +111,7 @@ impl Attention {
     /// Memory of a tensor of one slice.
     #[must_use]
     pub fn bytes(&self, tensor: AttentionTensor, dtype: Dtype) -> Bytes {
-        let elements = self.parts(tensor).into_iter().map(|(_, dims)| dims.into_iter().product::<usize>() as u64);
+        let elements = self.parts(tensor, HeadShare::All).into_iter().map(|(_, dims)| dims.into_iter().product::<usize>() as u64);
         Bytes(elements.sum::<u64>() * dtype.size())
     }
 

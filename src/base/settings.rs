@@ -113,6 +113,8 @@ choices! {
         Ring = "ring",
         /// Every rank gathers all keys and values first.
         AllGather = "all-gather",
+        /// Ranks swap pieces of the sequence for heads: each has some heads of all tokens, and back (`DeepSpeed` Ulysses).
+        Ulysses = "ulysses",
     }
 }
 

@@ -6,7 +6,7 @@ use crate::base::OpId;
 use crate::base::settings::AttentionTensor;
 use crate::program::{Kernel, Name, OpKind, Program};
 
-/// The blocks of a layer that stands alone.
+/// The blocks of a layer that stands alone. Where ranks have some heads of all tokens, they are those of the last rank.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     /// Slices of the sequence, which are its ranks.
@@ -53,12 +53,13 @@ impl Blocks {
                 kind => kind,
             };
             let OpKind::Run(kernel) = kind else { continue };
-            let Some(cell) = place(program, op, attention.slices).and_then(|place| blocks.cells.get_mut(place)) else { continue };
+            let Some((place, of_heads)) = place(program, op, attention.slices) else { continue };
+            let Some(cell) = blocks.cells.get_mut(place) else { continue };
             let kernel = program.kernels[kernel.index()];
             match kernel.kernel {
                 Kernel::Attend => {
                     cell.forward = Some(op);
-                    cell.pairs = kernel.flops / attention.flops_per_pair().max(1);
+                    cell.pairs = kernel.flops * of_heads / attention.flops_per_pair().max(1);
                 }
                 Kernel::AttendBackward => cell.backward = Some(op),
                 _ => {}
@@ -96,17 +97,18 @@ impl Block {
     }
 }
 
-/// The place of an op's block, by the slices in the names of its operands.
-fn place(program: &Program, op: OpId, slices: usize) -> Option<usize> {
+/// The place of an op's block, by the slices in the names of its operands; and among how many ranks its heads are shared out.
+fn place(program: &Program, op: OpId, slices: usize) -> Option<(usize, u64)> {
     let slice = |wanted: AttentionTensor| {
         let names = program.reads(op).iter().map(|buffer| program.buffers[buffer.index()].name);
         names.into_iter().find_map(|name| match name {
-            Name::Attention(tensor, slice) if tensor == wanted => Some(slice as usize),
+            Name::Attention(tensor, slice) if tensor == wanted => Some((slice as usize, 1)),
+            Name::Heads(tensor, slice) if tensor == wanted => Some((slice as usize, slices as u64)),
             _ => None,
         })
     };
-    let (queries, keys) = (slice(AttentionTensor::Query)?, slice(AttentionTensor::KeyValue)?);
-    (queries < slices && keys < slices).then_some(queries * slices + keys)
+    let ((queries, of_heads), (keys, _)) = (slice(AttentionTensor::Query)?, slice(AttentionTensor::KeyValue)?);
+    (queries < slices && keys < slices).then_some((queries * slices + keys, of_heads))
 }
 
 /// Whose keys a rank has now beside its own: what has arrived and is not given back.

@@ -174,7 +174,7 @@ pub fn number(run: &Run, op: OpId) -> Option<u32> {
 /// The slice whose keys a kernel of attention reads.
 fn slice_of_keys(run: &Run, op: OpId) -> Option<u32> {
     run.program.reads(op).iter().find_map(|buffer| match run.program.buffers[buffer.index()].name {
-        Name::Attention(AttentionTensor::KeyValue, slice) => Some(slice),
+        Name::Attention(AttentionTensor::KeyValue, slice) | Name::Heads(AttentionTensor::KeyValue, slice) => Some(slice),
         _ => None,
     })
 }
@@ -196,7 +196,7 @@ pub fn label(run: &Run, op: OpId) -> String {
 
 /// What a collective's label begins with.
 fn collective_letter(kind: CollectiveKind) -> &'static str {
-    ["ar", "rs", "ag", "barrier"][kind as usize]
+    ["ar", "rs", "ag", "barrier", "aa"][kind as usize]
 }
 
 /// What a message carries; the first, if it is several buffers.

@@ -8,7 +8,8 @@ mod ops;
 
 use self::ops::Ops;
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
-use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
+use super::name::Name;
+use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
 use crate::base::context::Attention;
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;

@@ -8,7 +8,7 @@ use super::{ContextMethod, Layer, Numerics, Task, model, training};
 use crate::base::AttentionBug;
 use crate::base::context::Attention;
 use crate::base::settings::Placement;
-use crate::base::words::grouped;
+use crate::base::words::{counted, grouped};
 use crate::program::trouble::Trouble;
 
 /// The keys of a training step that a layer has, too.
@@ -41,6 +41,9 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     }
     let (model, slices, placement) = (model?, ranks?, placement?);
     refuse_uneven(written, model.sequence, slices, placement)?;
+    if method? == ContextMethod::Ulysses {
+        refuse_heads(written, model.heads, model.kv_heads, slices)?;
+    }
     let attention = Attention {
         sequence: model.sequence,
         heads: model.heads,
@@ -69,6 +72,25 @@ fn refuse_others(written: &mut Written) {
             written.refuse(&[key], problem.hint("leave it out"));
         }
     }
+}
+
+/// With Ulysses every rank takes equally many heads, of queries and of keys: the nearest numbers of ranks that would do.
+fn refuse_heads(written: &mut Written, heads: usize, kv_heads: usize, ranks: usize) -> Option<()> {
+    if heads.is_multiple_of(ranks) && kv_heads.is_multiple_of(ranks) {
+        return Some(());
+    }
+    let fewest = heads.min(kv_heads);
+    let fits: Vec<usize> = (1..=fewest).filter(|n| heads.is_multiple_of(*n) && kv_heads.is_multiple_of(*n)).collect();
+    let message = if ranks > fewest {
+        format!("Ulysses shares out heads, and {} are more than {fewest}", counted(ranks as u64, "rank"))
+    } else {
+        format!("Ulysses shares out heads, and {ranks} ranks do not divide {heads} of queries and {kv_heads} of keys")
+    };
+    let nearest = fits.iter().copied().filter(|n| *n <= ranks).max().unwrap_or(1);
+    let list = fits.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let problem = Problem::new(message).allowed(list).hint(format!("context = {nearest} would do; a ring takes any number"));
+    written.refuse(&[&parallel::CONTEXT, &context_parallel::METHOD, &model_keys::HEADS, &model_keys::KV_HEADS], problem);
+    None
 }
 
 /// Every rank must hold equally many tokens: the nearest lengths that would do.
@@ -111,6 +133,9 @@ fn idle(layer: &Layer, bug: AttentionBug) -> Option<(&'static str, &'static str)
     let attention = &layer.attention;
     let is_ring = layer.method == ContextMethod::Ring;
     match bug {
+        _ if layer.method == ContextMethod::Ulysses => {
+            Some(("with Ulysses ranks have whole sequences, and merge nothing", "method = \"ring\" in [context_parallel]"))
+        }
         AttentionBug::NoDelta => None,
         _ if attention.slices == 1 => Some(("one rank has one block", "context = 4 in [parallel]")),
         AttentionBug::WrongNeighbour | AttentionBug::ShortHop if !is_ring => {

@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, Layer, Scenario, Task, Training};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -218,9 +218,15 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
     }
 }
 
-/// Every block forward and backward, and the two ends of its four messages, on every rank.
+/// An estimate: every block forward and backward, and what moves it.
 fn layer_ops(layer: &Layer) -> f64 {
-    12.0 * float(layer.attention.slices).powi(2)
+    let ranks = float(layer.attention.slices);
+    match layer.method {
+        ContextMethod::Ring => 10.0 * ranks * ranks,
+        ContextMethod::AllGather => 1.5 * ranks * ranks + 4.0 * ranks,
+        // Every rank has all blocks, of some heads.
+        ContextMethod::Ulysses => 1.5 * ranks.powi(3) + 8.0 * ranks,
+    }
 }
 
 /// All blocks and messages of all ranks one after another: seven products, and what moves in at most so many passes.

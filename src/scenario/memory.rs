@@ -83,7 +83,11 @@ impl Scenario {
 fn layer_bytes(layer: &Layer, element: f64) -> f64 {
     let attention = &layer.attention;
     let whole = float(attention.sequence) * float(attention.heads) * float(attention.head_size);
-    let copies = if layer.method == ContextMethod::AllGather { 4.0 * float(attention.slices) } else { 0.0 };
+    let copies = match layer.method {
+        ContextMethod::Ring => 0.0,
+        ContextMethod::AllGather => 4.0 * float(attention.slices),
+        ContextMethod::Ulysses => 10.0,
+    };
     whole * ((20.0 + copies) * element + 80.0)
 }
 

@@ -1,5 +1,7 @@
 //! A bare attention layer over context-parallel ranks: its numbers, its work per rank, its bytes, and its bugs by their fingerprints.
 
+#![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "tests compare small counts and exact zeros")]
+
 use ranklab::base::Bytes;
 use ranklab::base::settings::{AttentionBug, ContextMethod, Placement};
 use ranklab::lab::{Lab, Run, check, layer as lab_layer};
@@ -15,6 +17,13 @@ fn layer(ranks: usize, sequence: usize, rest: &str) -> String {
     format!(
         "title = \"layer\"\n[layer]\n{rest}\n[model]\nhidden = 6\nheads = 2\nkv_heads = 1\nsequence = {sequence}\n[parallel]\ncontext = {ranks}\n"
     )
+}
+
+/// The same with as many heads as the method needs.
+fn layer_of(method: ContextMethod, ranks: usize, sequence: usize, rest: &str) -> String {
+    let heads = if method == ContextMethod::Ulysses { ranks } else { 1 };
+    let wide = format!("hidden = {}\nheads = {}\nkv_heads = {heads}\n", 6 * heads, 2 * heads);
+    layer(ranks, sequence, rest).replace("hidden = 6\nheads = 2\nkv_heads = 1\n", &wide)
 }
 
 fn with(method: ContextMethod, placement: Placement) -> String {
@@ -44,7 +53,7 @@ fn every_method_and_placement_equals_one_device() {
             for ranks in [1, 2, 3, 5, 8] {
                 for (causal, dtype, sharpness) in [(true, "f32", 1), (true, "f64", 12), (false, "f32", 12), (false, "f64", 1)] {
                     let rest = format!("causal = {causal}\nsharpness = {sharpness}\n");
-                    let text = layer(ranks, 3 * placement.divisor(ranks), &rest) + &with(method, placement);
+                    let text = layer_of(method, ranks, 3 * placement.divisor(ranks), &rest) + &with(method, placement);
                     let run = run(&(text.clone() + &format!("[numerics]\ndtype = \"{dtype}\"\n")));
                     let allowed = if ranks == 1 { ["equal", "expected-drift"] } else { ["expected-drift", "equal"] };
                     assert!(allowed.contains(&run.verdict.name()), "{text}: {:?}", run.verdict);
@@ -59,7 +68,7 @@ fn programs_are_sound() {
     for &method in ContextMethod::ALL {
         for &placement in Placement::ALL {
             for ranks in [1, 2, 3, 4] {
-                let scenario = scenario(&(layer(ranks, 2 * placement.divisor(ranks), "") + &with(method, placement)));
+                let scenario = scenario(&(layer_of(method, ranks, 2 * placement.divisor(ranks), "") + &with(method, placement)));
                 let checked = check(&scenario).expect("a program");
                 assert!(checked.findings.is_empty(), "{method}, {placement}, {ranks}: {:?}", checked.findings);
                 let program = ranklab::compile::compile(&scenario).program;
@@ -112,6 +121,27 @@ fn a_ring_moves_what_an_all_gather_moves() {
     }
 }
 
+/// Four tensors go all to all forward, and their gradients backward: each rank keeps 1/N of what it has.
+#[test]
+fn ulysses_swaps_pieces_for_heads() {
+    for ranks in [2_u64, 3, 4] {
+        let (method, sequence) = (ContextMethod::Ulysses, 4 * ranks as usize);
+        let run = run(&(layer_of(method, ranks as usize, sequence, "") + &with(method, Placement::Contiguous)));
+        let metrics = metrics(&run);
+        // q, out, dout and dq have 2 N heads, kv and dkv 2 N of keys and values together; out has a log-sum-exp for each head, too.
+        let token = 2 * ranks * 3 * 4;
+        let tokens = sequence as u64 / ranks;
+        let own = tokens * (6 * token + 2 * ranks * 4);
+        for rank in &metrics.ranks {
+            let sent = rank.bytes_sent.0;
+            assert!(sent.abs_diff(own * (ranks - 1) / ranks) <= 6 * ranks, "{ranks}: {sent} of {own}");
+        }
+        let work: Vec<u64> = metrics.ranks.iter().map(|rank| rank.busy.0).collect();
+        assert!(work.windows(2).all(|pair| pair[0] == pair[1]), "every rank has the whole mask: {work:?}");
+        assert_eq!(metrics.bubble_fraction(), 0.0, "{ranks}");
+    }
+}
+
 /// The ring holds two blocks of others at a time, however many ranks there are; an all-gather holds them all.
 #[test]
 fn a_ring_has_two_buffers() {
@@ -125,7 +155,8 @@ fn a_ring_has_two_buffers() {
     for ranks in [4, 6, 8] {
         // Two of keys and two of gradients.
         assert!(blocks(ContextMethod::Ring, ranks) <= 4, "{ranks}");
-        assert_eq!(blocks(ContextMethod::AllGather, ranks), 2 * (ranks as u64 - 1), "{ranks}");
+        // All keys of others; one goes when its gradients are there.
+        assert_eq!(blocks(ContextMethod::AllGather, ranks), ranks as u64, "{ranks}");
     }
 }
 

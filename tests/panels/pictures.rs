@@ -36,8 +36,8 @@ fn eight_ranks_a_star_and_a_tree() {
 
 #[test]
 fn ring_attention_in_its_third_hop() {
-    pictures("attention", &data("lessons/16-ring-attention/scenario.toml"), 15, 3, &["links", "debugger"]);
-    pictures("attention-8", &data("lessons/16-ring-attention/eight.toml"), 120, 3, &["links"]);
+    pictures("attention", &data("lessons/16-context-parallelism/scenario.toml"), 15, 3, &["links", "debugger"]);
+    pictures("attention-8", &data("lessons/16-context-parallelism/eight.toml"), 120, 3, &["links"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! A rank begins a hop when its block is computed and passed on, as implementations do that wait for both: there are two buffers, not three.
 
-use super::{ORIGIN, Work};
+use super::{Backward, ORIGIN, Work};
 use crate::base::settings::{AttentionBug, AttentionTensor};
 use crate::base::{ChannelId, OpId, Rank, StreamId};
 use crate::program::tables::Channel;
@@ -20,7 +20,7 @@ pub(super) fn run(work: &mut Work) {
         let sources = (0..work.ranks()).map(|hop| (rank + work.ranks() - hop) % work.ranks()).collect::<Vec<_>>();
         let mut hops = Hops { rank, sources, released: None };
         hops.forward(work, &forward);
-        work.finish(rank);
+        work.finish(rank, rank);
         hops.backward(work, &keys, &gradients);
     }
 }
@@ -62,7 +62,7 @@ impl Hops {
     fn forward(&mut self, work: &mut Work, keys: &Line) {
         for hop in 0..self.sources.len() {
             let sent = self.pass_keys(work, keys, hop);
-            work.attend(self.rank, self.sources[hop], hop == 0);
+            work.attend(self.rank, (self.rank, self.sources[hop]), hop == 0);
             self.release(work, hop, sent);
         }
     }
@@ -77,7 +77,7 @@ impl Hops {
             if hop > 0 {
                 self.receive(work, gradients, AttentionTensor::KeyValueGradient, gradient_of);
             }
-            work.attend_backward(rank, (source, gradient_of), [hop == 0; 2]);
+            work.attend_backward(rank, Backward { queries: rank, source, gradient_of }, [hop == 0; 2]);
             self.release(work, hop, sent);
             if self.sources.len() > 1 && !is_short {
                 self.send(work, gradients, AttentionTensor::KeyValueGradient, source);

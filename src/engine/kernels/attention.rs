@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use super::super::value::Value;
 use super::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
 use super::{Operands, dtype, one};
-use crate::base::context::{Attention, Given};
+use crate::base::context::{Attention, Given, HeadShare};
 use crate::base::{AttentionBug, AttentionTensor};
 use crate::program::{Name, Program};
 
@@ -20,7 +20,7 @@ pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
     if bug == Some(AttentionBug::Bf16Blocks) {
         block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
     }
-    let state = match operands.earlier(2) {
+    let state = match operands.earlier(AttentionTensor::State) {
         Some(tensors) => flash::merge(&state(&tensors)?, &block, rule(bug))?,
         None => block,
     };
@@ -47,7 +47,7 @@ pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
         _ => (output.clone(), lse.clone()),
     };
     let outcome = Outcome { output: &output, lse: &lse, gradient: &gradient };
-    let (dq, dkv) = (operands.earlier(4), operands.earlier(5));
+    let (dq, dkv) = (operands.earlier(AttentionTensor::QueryGradient), operands.earlier(AttentionTensor::KeyValueGradient));
     let dkv = dkv.as_deref().and_then(<[Tensor]>::first).map(pair).transpose()?;
     let [dk, dv] = dkv.as_ref().map_or([None; 2], |[dk, dv]| [Some(dk), Some(dv)]);
     let earlier = [dq.as_deref().and_then(<[Tensor]>::first), dk, dv];
@@ -67,9 +67,11 @@ fn rule(bug: Option<AttentionBug>) -> MergeRule {
 }
 
 impl Operands<'_> {
-    /// The tensors of the `place`-th read; `None` if there is none, or none was written yet.
-    fn earlier(&self, place: usize) -> Option<Vec<Tensor>> {
-        match self.op.reads.get(place).map(|&buffer| self.value(buffer)) {
+    /// What `tensor` is so far; `None` if the op does not read it, or it was not written yet.
+    fn earlier(&self, tensor: AttentionTensor) -> Option<Vec<Tensor>> {
+        let is_it = |name: Name| matches!(name, Name::Attention(of, _) | Name::Heads(of, _) if of == tensor);
+        let read = self.op.reads.iter().find(|buffer| is_it(self.program.buffers[buffer.index()].name));
+        match read.map(|&buffer| self.value(buffer)) {
             None | Some(Value::Zeros) => None,
             Some(Value::Cpu(tensors)) => Some(tensors.to_vec()),
         }
@@ -79,7 +81,9 @@ impl Operands<'_> {
     fn slice(&self, place: usize, tensor: AttentionTensor, attention: &Attention) -> Result<usize> {
         let name = self.op.reads.get(place).map(|buffer| self.program.buffers[buffer.index()].name);
         match name {
-            Some(Name::Attention(of, slice)) if of == tensor && (slice as usize) < attention.slices => Ok(slice as usize),
+            Some(Name::Attention(of, slice) | Name::Heads(of, slice)) if of == tensor && (slice as usize) < attention.slices => {
+                Ok(slice as usize)
+            }
             _ => bail!("read {place} is no {tensor} of one of {} slices", attention.slices),
         }
     }
@@ -147,7 +151,7 @@ pub(super) fn given(program: &Program, tensor: AttentionTensor, slice: u32) -> R
             }
         }
     }
-    let (_, dims) = &attention.parts(tensor)[0];
+    let (_, dims) = &attention.parts(tensor, HeadShare::All)[0];
     Tensor::from_vec(values, dims.as_slice(), &Device::Cpu)?
         .to_dtype(dtype(program.setting.initial)?)?
         .to_dtype(dtype(program.setting.dtype)?)

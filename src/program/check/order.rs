@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
             rank: buffer.rank,
             write: 0,
             read: 0,
-            stays: buffer.lives_from_start(),
+            stays: buffer.stays(),
             freed: false,
             more_reads: false,
             users: Users::None,
@@ -243,6 +243,7 @@ fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[Buffe
             CollectiveKind::AllReduce | CollectiveKind::Barrier => reads.len() == writes.len(),
             CollectiveKind::ReduceScatter => writes.len() == 1 || reads == writes,
             CollectiveKind::AllGather => reads.len() == 1 || reads == writes,
+            CollectiveKind::AllToAll => reads.len() == 1 || writes.len() == 1,
         },
         OpKind::Run(_) | OpKind::Skipped(_) => true,
     }

@@ -7,7 +7,8 @@ use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
-use crate::program::op::{Buffer, Kernel, KernelCost, Name, Role};
+use crate::program::name::Name;
+use crate::program::op::{Buffer, Kernel, KernelCost, Role};
 use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Program, Stream, StreamKind, Unit};
 
 /// A section of declarations.
