@@ -113,13 +113,16 @@ impl Uses {
 
     /// Collects the earlier ops that `op` must come behind, and remembers its uses.
     fn hazards(&mut self, program: &Program, op: OpId, hazards: &mut Vec<OpId>) {
-        for &buffer in program.reads(op) {
+        let shares_state = self.first < program.lasting();
+        let reads = if shares_state { program.reads(op) } else { program.passing_reads(op) };
+        let writes = if shares_state { program.writes(op) } else { program.passing_writes(op) };
+        for &buffer in reads {
             if let Some(place) = self.place(buffer) {
                 hazards.extend(self.writer[place]);
                 self.readers[place * self.streams + program.stream_of(op).index()] = Some(op);
             }
         }
-        for &buffer in program.writes(op) {
+        for &buffer in writes {
             if let Some(place) = self.place(buffer) {
                 self.all(place, hazards);
                 self.writer[place] = Some(op);

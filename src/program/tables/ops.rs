@@ -24,10 +24,18 @@ pub(super) struct Row {
     pub(super) rank: Rank,
     pub(super) stream: StreamId,
     pub(super) origin: u32,
-    /// Where its reads start, its writes start, and its writes end, in the operands.
-    operands: [u32; 3],
+    operands: Place,
     waits: Chain,
     frees: Chain,
+}
+
+/// Where the operands of an op stand.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Where its reads start, its writes start, and its writes end.
+    bounds: [u32; 3],
+    /// How many at the end of its reads and at the end of its writes are state, at least.
+    state: [u16; 2],
 }
 
 /// A list of ids that grows after it was made, the latest first. Most have one entry, which stands in the row itself.
@@ -40,13 +48,21 @@ struct Chain {
 /// A place in the pool from 1, or an id plus 1; or nothing.
 type Link = Option<NonZeroU32>;
 
+/// The operands of an op that is added.
+pub(super) struct Operands<'a> {
+    pub(super) reads: &'a [BufferId],
+    pub(super) writes: &'a [BufferId],
+    /// So many buffers at the head of their table are state.
+    pub(super) lasting: usize,
+}
+
 impl Ops {
     /// Adds an op.
     pub(super) fn add(
         &mut self,
         (rank, stream): (Rank, StreamId),
         kind: OpKind,
-        operands: (&[BufferId], &[BufferId]),
+        operands: Operands,
         origin: Origin,
     ) -> OpId {
         // Neighbours share their origin: a slot makes several ops in a row.
@@ -59,15 +75,18 @@ impl Ops {
         OpId::new(self.rows.len() - 1)
     }
 
-    pub(super) fn set_operands(&mut self, op: OpId, operands: (&[BufferId], &[BufferId])) {
+    pub(super) fn set_operands(&mut self, op: OpId, operands: Operands) {
         self.rows[op.index()].operands = self.operands(operands);
     }
 
-    fn operands(&mut self, (reads, writes): (&[BufferId], &[BufferId])) -> [u32; 3] {
+    fn operands(&mut self, Operands { reads, writes, lasting }: Operands) -> Place {
         let start = self.operands.len();
         self.operands.extend_from_slice(reads);
         self.operands.extend_from_slice(writes);
-        [start, start + reads.len(), start + reads.len() + writes.len()].map(place)
+        let bounds = [start, start + reads.len(), start + reads.len() + writes.len()].map(place);
+        let is_state = |buffer: &&BufferId| buffer.index() < lasting;
+        let state = [reads, writes].map(|list| list.iter().rev().take_while(is_state).count());
+        Place { bounds, state: state.map(|state| u16::try_from(state).unwrap_or(u16::MAX)) }
     }
 
     #[inline]
@@ -77,17 +96,31 @@ impl Ops {
 
     #[inline]
     pub(super) fn reads(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[0] as usize..row.operands[1] as usize]
+        let [start, end, _] = row.operands.bounds;
+        &self.operands[start as usize..end as usize]
     }
 
     #[inline]
     pub(super) fn writes(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[1] as usize..row.operands[2] as usize]
+        let [_, start, end] = row.operands.bounds;
+        &self.operands[start as usize..end as usize]
     }
 
-    pub(super) fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
-        let [start, end, _] = self.rows[op.index()].operands;
-        &mut self.operands[start as usize..end as usize]
+    #[inline]
+    pub(super) fn passing_reads(&self, row: &Row) -> &[BufferId] {
+        let Place { bounds: [start, end, _], state: [state, _] } = row.operands;
+        &self.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    #[inline]
+    pub(super) fn passing_writes(&self, row: &Row) -> &[BufferId] {
+        let Place { bounds: [_, start, end], state: [_, state] } = row.operands;
+        &self.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    pub(super) fn passing_reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
+        let Place { bounds: [start, end, _], state: [state, _] } = self.rows[op.index()].operands;
+        &mut self.operands[start as usize..end as usize - usize::from(state)]
     }
 
     pub(super) fn wait(&mut self, op: OpId, on: OpId) {
