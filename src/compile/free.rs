@@ -22,10 +22,17 @@ pub(super) fn run(build: &mut Build) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         for &op in order.iter().rev() {
             let (reads, writes) = (program.passing_reads(op), program.passing_writes(op));
-            let uses = reads.iter().chain(writes).copied();
-            last_uses.extend(uses.filter(|buffer| !std::mem::replace(&mut needed[buffer.index()], true)));
-            let made = writes.iter().filter(|buffer| !reads.contains(buffer));
-            made.for_each(|buffer| needed[buffer.index()] = stays[buffer.index()]);
+            for &buffer in reads {
+                if !std::mem::replace(&mut needed[buffer.index()], true) {
+                    last_uses.push(buffer);
+                }
+            }
+            for &buffer in writes {
+                if !needed[buffer.index()] {
+                    last_uses.push(buffer);
+                }
+                needed[buffer.index()] = stays[buffer.index()] || reads.contains(&buffer);
+            }
             last_uses.drain(..).for_each(|buffer| program.free(op, buffer));
         }
         program.order[rank.index()] = order;

@@ -127,6 +127,9 @@ impl Changes {
                 }
             }
             let end = changes.pieces.len();
+            if first == end {
+                continue;
+            }
             let [first, takes, gives] =
                 [first, middle - first, end - middle].map(|n| u32::try_from(n).expect("fewer than 2^32 buffers"));
             changes.of[op.index()] = Change { first, takes, gives };

@@ -84,9 +84,7 @@ impl Ops {
         self.operands.extend_from_slice(reads);
         self.operands.extend_from_slice(writes);
         let bounds = [start, start + reads.len(), start + reads.len() + writes.len()].map(place);
-        let is_state = |buffer: &&BufferId| buffer.index() < lasting;
-        let state = [reads, writes].map(|list| list.iter().rev().take_while(is_state).count());
-        Place { bounds, state: state.map(|state| u16::try_from(state).unwrap_or(u16::MAX)) }
+        Place { bounds, state: [reads, writes].map(|list| state(list, lasting)) }
     }
 
     #[inline]
@@ -141,16 +139,32 @@ impl Ops {
         self.chain(row.frees).map(BufferId)
     }
 
-    /// The ids of a chain.
+    fn chain(&self, chain: Chain) -> Ids<'_> {
+        Ids { chain, pool: &self.pool }
+    }
+}
+
+/// The ids of a chain.
+struct Ids<'a> {
+    /// What is left of it.
+    chain: Chain,
+    pool: &'a [(u32, Link)],
+}
+
+impl Iterator for Ids<'_> {
+    type Item = u32;
+
     #[inline]
-    fn chain(&self, chain: Chain) -> impl Iterator<Item = u32> + '_ {
-        let mut next = chain.rest;
-        let rest = std::iter::from_fn(move || {
-            let (id, following) = self.pool[next?.get() as usize - 1];
-            next = following;
-            Some(id)
-        });
-        chain.first.map(|first| first.get() - 1).into_iter().chain(rest)
+    fn next(&mut self) -> Option<u32> {
+        let id = self.chain.first?.get() - 1;
+        self.chain = match self.chain.rest {
+            None => Chain::default(),
+            Some(place) => {
+                let (next, rest) = self.pool[place.get() as usize - 1];
+                Chain { first: link(next as usize + 1), rest }
+            }
+        };
+        Some(id)
     }
 }
 
@@ -163,6 +177,12 @@ impl Chain {
         }
         self.first = link(id as usize + 1);
     }
+}
+
+/// How much of `list` is state, counted from its end. Fewer than there are does no harm.
+fn state(list: &[BufferId], lasting: usize) -> u16 {
+    let passing = list.iter().rposition(|buffer| buffer.index() >= lasting).map_or(0, |last| last + 1);
+    u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
 }
 
 fn link(place: usize) -> Link {
