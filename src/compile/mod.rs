@@ -132,6 +132,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         micro_batch_size: training.batch.micro_batch_size,
         micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
         steps: training.batch.steps,
+        first_step: training.batch.before.steps,
         dtype: training.precision.parameter,
         initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),

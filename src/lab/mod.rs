@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::compile::{self, Compiled};
 use crate::engine::session::{Numbers, Session};
+use crate::engine::state::Whole;
 use crate::program::plan::Plan;
 use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
@@ -74,42 +75,50 @@ impl Lab {
     /// # Errors
     /// If a trouble rule fits no op, or a kernel fails.
     pub fn run(&mut self, scenario: &Scenario) -> Result<Run, LabError> {
+        self.run_from(scenario, None)
+    }
+
+    /// Runs `scenario`, which goes on from the state `start`, to its end, and judges it. One device goes on from the same state.
+    ///
+    /// # Errors
+    /// If a trouble rule fits no op, or a kernel fails.
+    pub fn run_from(&mut self, scenario: &Scenario, start: Option<&Arc<Whole>>) -> Result<Run, LabError> {
         let Compiled { plan, program, idle_trouble } = compile::compile(scenario);
         if let Some(&index) = idle_trouble.first() {
             return Err(idle(&program, scenario, index));
         }
         let program = Arc::new(program);
-        let numbers = numbers(scenario);
+        let numbers = start.map_or_else(|| numbers(scenario), |start| Numbers::From(start));
         let mut snapshots = Snapshots::default();
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
         snapshots.join_shards(session.program())?;
         let losses = snapshot::mean_losses(session.values().losses());
         let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
-            (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
-            (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
-            _ => Verdict::None,
+            (_, Numbers::Shape, _) | (_, _, Outcome::Deadlocked(_) | Outcome::OutOfMemory { .. }) => Verdict::None,
+            (Task::Train(training), ..) => self.judge((scenario, training, start), &session, &snapshots)?,
+            (Task::Collective(_), ..) => collective::judge(&session)?,
         };
         Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })
     }
 
     fn judge(
         &mut self,
-        scenario: &Scenario,
-        training: &Training,
+        (scenario, training, start): (&Scenario, &Training, Option<&Arc<Whole>>),
         session: &Session,
         snapshots: &Snapshots,
     ) -> Result<Verdict, LabError> {
-        let references = self.references.get(scenario, training)?;
+        let references = self.references.get(scenario, training, start)?;
         let verdict = verdict::judge(session, snapshots, references)?;
         let Verdict::Wrong { max_abs_diff, first_difference } = verdict else { return Ok(verdict) };
-        let first_difference = blame::blame(scenario, session.program(), &first_difference)?;
+        let numbers = start.map_or(Numbers::Real, |start| Numbers::From(start));
+        let first_difference = blame::blame(scenario, (session.program(), numbers), &first_difference)?;
         Ok(Verdict::Wrong { max_abs_diff, first_difference })
     }
 }
 
 /// Whether the scenario computes.
-fn numbers(scenario: &Scenario) -> Numbers {
+fn numbers(scenario: &Scenario) -> Numbers<'static> {
     match scenario.numerics.values {
         Values::Real => Numbers::Real,
         Values::Shape => Numbers::Shape,

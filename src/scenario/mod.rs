@@ -15,6 +15,7 @@ mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod resume;
 mod sharding;
 pub mod settings;
 mod sheet;
@@ -109,6 +110,17 @@ pub struct Batch {
     pub micro_batch_size: usize,
     /// Training steps.
     pub steps: u32,
+    /// What was done before the first of them.
+    pub before: Before,
+}
+
+/// What was done before a run: nothing, or what a checkpoint says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Training steps.
+    pub steps: u32,
+    /// Micro-batches of all data-parallel ranks, in sizes of this run.
+    pub micro_batches: u32,
 }
 
 /// How replicas average their gradients, and what they share out.
