@@ -118,7 +118,9 @@ impl Model {
         let heads = divides([("hidden", self.hidden), ("heads", self.heads)]);
         let pairs = || divides([("heads", self.heads), ("kv_heads", self.kv_heads)]);
         let is_probability = (0.0..1.0).contains(&self.dropout);
-        heads.or_else(pairs).or_else(|| (!is_probability).then(|| format!("dropout = {} is no probability below 1", self.dropout)))
+        heads
+            .or_else(pairs)
+            .or_else(|| (!is_probability).then(|| format!("dropout = {} is no probability below 1", self.dropout)))
     }
 
     /// All parameters in registration order: embedding, blocks, head.

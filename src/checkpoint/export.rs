@@ -103,8 +103,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Broken> {
 pub fn check(name: &str, bytes: &[u8]) -> Result<About, Broken> {
     let unreadable = |problem: Problem| Broken::Unreadable(Problems::of_file(name, problem));
     let damaged = |list: Vec<Problem>| Broken::Damaged(Problems::of_whole_file(name, list));
-    let tensors = SafeTensors::deserialize(bytes)
-        .map_err(|error| unreadable(Problem::new(format!("this is no whole safetensors file: {error}")).hint("it may be cut off")))?;
+    let tensors = SafeTensors::deserialize(bytes).map_err(|error| {
+        unreadable(Problem::new(format!("this is no whole safetensors file: {error}")).hint("it may be cut off"))
+    })?;
     let about = about(bytes).map_err(unreadable)?;
     let parameters = about.model.parameters();
     let find = |parameter: &Parameter| tensors.tensor(&parameter.name).ok();
@@ -150,7 +151,8 @@ fn not_gathered(parameters: &[Parameter], empty: usize, tensors: &SafeTensors, d
         grouped(parameters.len() as i128),
         Bytes(there as u64)
     );
-    Problem::new(message).hint("`ranklab checkpoint export DIR --out FILE` gathers; or go on from the sharded checkpoint: `run --resume DIR`")
+    Problem::new(message)
+        .hint("`ranklab checkpoint export DIR --out FILE` gathers; or go on from the sharded checkpoint: `run --resume DIR`")
 }
 
 fn flaw(parameter: &Parameter, view: Option<&safetensors::tensor::TensorView>, dtype: Dtype) -> Option<Problem> {

@@ -31,14 +31,20 @@ pub fn load(name: &str, folder: &dyn Folder) -> Result<Checkpoint, Broken> {
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(Checkpoint { manifest, ranks }) } else { Err(Broken::Damaged(Problems::of_whole_file(name, problems))) }
+    if problems.is_empty() {
+        Ok(Checkpoint { manifest, ranks })
+    } else {
+        Err(Broken::Damaged(Problems::of_whole_file(name, problems)))
+    }
 }
 
 /// The file of `rank`, if it is the one that the manifest means.
 fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>, Problem> {
     let file = &manifest.ranks[rank];
     let name = name::of_file(rank, &file.digest);
-    let bytes = folder.read(&name, file.bytes).map_err(|error| match error.kind() {
+    // As much as any of them has: a file in another's place is told as such.
+    let most = manifest.ranks.iter().map(|file| file.bytes).max().unwrap_or(0);
+    let bytes = folder.read(&name, most).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             let ranks = counted(manifest.ranks.len() as u64, "rank");
             let problem = Problem::new(format!("the file of rank {rank}, `{name}`, is missing"));
@@ -62,7 +68,8 @@ fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>
             Problem::new(format!("`{name}` is cut off: {sizes}")).hint("copy it again")
         }
         None if there > meant => {
-            let problem = Problem::new(format!("`{name}` is longer than the {} bytes that rank {rank} saved", grouped(meant.into())));
+            let problem =
+                Problem::new(format!("`{name}` is longer than the {} bytes that rank {rank} saved", grouped(meant.into())));
             problem.hint("another file stands in its place")
         }
         None => {
@@ -75,7 +82,8 @@ fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>
 /// The pieces in the file of `rank`.
 fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Result<Vec<Piece>, Problem> {
     let file = name::of_file(rank, &manifest.ranks[rank].digest);
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| Problem::new(format!("`{file}` is no safetensors file: {error}")))?;
+    let tensors =
+        SafeTensors::deserialize(bytes).map_err(|error| Problem::new(format!("`{file}` is no safetensors file: {error}")))?;
     let mut pieces = Vec::new();
     for (name, view) in tensors.iter() {
         let found = known.piece(name, view.shape()).filter(|(kept, ..)| manifest.kept.contains(kept));
@@ -89,5 +97,6 @@ fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Resu
         }
         pieces.push(Piece { kept, parameter, range, dtype, bytes: view.data().to_vec() });
     }
+    pieces.sort_by_key(Piece::place);
     Ok(pieces)
 }

@@ -134,7 +134,9 @@ impl Manifest {
         let files = self.ranks.len();
         if files == 0 || files > MOST_RANKS || self.data.checked_mul(self.pipeline) != Some(files) {
             let message = format!("files of {files} ranks, where {} x {} ranks saved", self.data, self.pipeline);
-            return Some(Problem::new(message).allowed("one file for each rank").hint("every rank has another part of the state"));
+            return Some(
+                Problem::new(message).allowed("one file for each rank").hint("every rank has another part of the state"),
+            );
         }
         if self.kept.first() != Some(&Kept::Parameter) || !self.kept.is_sorted_by(|a, b| a < b) {
             return Some(Problem::new("`kept` must name `model`, and each kind once").allowed(Kept::NAMES.join(", ")));

@@ -102,7 +102,8 @@ fn problem(misfit: &Misfit, parameters: &[crate::base::model::Parameter], ranks:
         Misfit::Differ(kept, parameter, one, other) => {
             let name = &parameters[parameter.index()].name;
             let message = format!("{one} and {other} both have {kept}.{name}, and not the same bits");
-            Problem::new(message).hint("replicas that have drifted apart are no one model: find the step that did not synchronise them")
+            Problem::new(message)
+                .hint("replicas that have drifted apart are no one model: find the step that did not synchronise them")
         }
     }
 }

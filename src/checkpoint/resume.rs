@@ -32,7 +32,8 @@ pub fn start(name: &str, checkpoint: &Checkpoint, scenario: &Scenario) -> Result
     let lacking = state.lacks(&compile::compile(&scenario).program);
     if let Some((kept, parameter, dtype)) = lacking.first() {
         let parameter = &checkpoint.manifest.model.parameters()[parameter.index()].name;
-        let problem = Problem::new(format!("the scenario keeps {kept}.{parameter} in {dtype}, which the checkpoint does not have"));
+        let problem =
+            Problem::new(format!("the scenario keeps {kept}.{parameter} in {dtype}, which the checkpoint does not have"));
         return Err(Problems::of_file(name, problem.hint("types and optimizer must be those of the training that saved")));
     }
     Ok(Start { scenario, state })

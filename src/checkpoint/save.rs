@@ -104,11 +104,9 @@ fn tensor<'a>(piece: &'a Piece, parameters: &[Parameter]) -> Tensor<'a> {
 }
 
 /// A safetensors file of tensors, each with name, type, shape and elements; `about` is its one entry of metadata.
-pub(super) fn serialize<'a>(
-    tensors: impl Iterator<Item = Tensor<'a>>,
-    about: Option<(String, String)>,
-) -> io::Result<Vec<u8>> {
-    let views = tensors.map(|(name, dtype, shape, bytes)| Ok((name, TensorView::new(tensor_type(dtype)?, shape, bytes).map_err(odd)?)));
+pub(super) fn serialize<'a>(tensors: impl Iterator<Item = Tensor<'a>>, about: Option<(String, String)>) -> io::Result<Vec<u8>> {
+    let views =
+        tensors.map(|(name, dtype, shape, bytes)| Ok((name, TensorView::new(tensor_type(dtype)?, shape, bytes).map_err(odd)?)));
     let views = views.collect::<io::Result<Vec<_>>>()?;
     safetensors::serialize(views, about.map(|entry| [entry].into_iter().collect())).map_err(odd)
 }

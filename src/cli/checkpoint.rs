@@ -79,7 +79,11 @@ fn check(path: &Path) -> Outcome {
         export::read(path).and_then(|bytes| {
             let about = export::check(&name, &bytes)?;
             let (tensors, step) = (about.model.parameters().len() as u64, about.step);
-            Ok(format!("ok: the whole model in {}, {}, behind step {step}", counted(tensors, "tensor"), Bytes(bytes.len() as u64)))
+            Ok(format!(
+                "ok: the whole model in {}, {}, behind step {step}",
+                counted(tensors, "tensor"),
+                Bytes(bytes.len() as u64)
+            ))
         })
     };
     match checked {
@@ -141,6 +145,11 @@ pub fn save(folder: &Path, run: &Run) -> Result<(), Failure> {
     };
     let state = Checkpoint::of(run, training).map_err(|error| unwritten(&error))?;
     let saved = checkpoint::save(&mut Disk(folder.to_owned()), &state).map_err(|error| unwritten(&error))?;
-    eprintln!("saved {name}, behind step {}: {} of {}", saved.step, counted(saved.ranks.len() as u64, "file"), saved.written_by());
+    eprintln!(
+        "saved {name}, behind step {}: {} of {}",
+        saved.step,
+        counted(saved.ranks.len() as u64, "file"),
+        saved.written_by()
+    );
     Ok(())
 }

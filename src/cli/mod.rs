@@ -49,7 +49,7 @@ enum Command {
     Export(export::Arguments),
     /// Export or check a checkpoint that `run --save` wrote
     Checkpoint(checkpoint::Arguments),
-    /// List lessons, scenarios, schedules, presets and hardware tables
+    /// List lessons, scenarios, schedules, presets, hardware tables and faults
     List(list::Arguments),
     /// Print the keys of a scenario, a schema, or the text of a scenario that ships with ranklab
     Show(show::Arguments),

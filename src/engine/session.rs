@@ -253,10 +253,11 @@ fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], number
 
 /// Whether the ranks' state alone fills a device.
 fn state_alone(world: &World) -> Option<Outcome> {
-    let limit = world.machine.costs.memory()?;
-    let ranks = (0..world.machine.program.ranks()).map(Rank::new);
-    let mut needs = ranks.map(|rank| (rank, world.memory.holding(rank).total));
-    needs.find(|(_, needed)| *needed >= limit).map(|(rank, needed)| Outcome::OutOfMemory { rank, op: None, needed, limit })
+    let full = |rank: Rank| {
+        let (needed, limit) = (world.memory.holding(rank).total, world.machine.costs.memory(rank)?);
+        (needed >= limit).then_some(Outcome::OutOfMemory { rank, op: None, needed, limit })
+    };
+    (0..world.machine.program.ranks()).map(Rank::new).find_map(full)
 }
 
 fn outcome(world: &World) -> Outcome {

@@ -30,6 +30,14 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
+impl Piece {
+    /// Where it stands among others: by kind, parameter and first element.
+    #[must_use]
+    pub fn place(&self) -> (Kept, ParameterId, usize) {
+        (self.kept, self.parameter, self.range.start)
+    }
+}
+
 /// The state of a whole model: every tensor in one piece.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Whole {
@@ -99,7 +107,7 @@ fn stretches(program: &Program, content: Content) -> Vec<(ParameterId, Range<usi
     }
 }
 
-/// The state of `rank`, in the order of the program's buffers; nothing in a run of shapes.
+/// The state of `rank`, in the order of [`Piece::place`]; nothing in a run of shapes.
 ///
 /// # Errors
 /// If a tensor cannot be read.
@@ -119,6 +127,7 @@ pub fn pieces(program: &Program, values: &Values, rank: Rank) -> Result<Vec<Piec
             start = end;
         }
     }
+    pieces.sort_by_key(Piece::place);
     Ok(pieces)
 }
 

@@ -68,7 +68,9 @@ fn other_models_go_on_bit_for_bit() {
     let model = "[model]\nlayers = 3\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\n";
     for more in ["tied = true\n", "kv_heads = 1\nnorm = \"rms\"\nactivation = \"swiglu\"\nbias = \"none\"\n"] {
         let text = |steps| {
-            let rest = format!("[batch]\nmicro_batches = 2\nsteps = {steps}\n[parallel]\ndata = 3\n[data_parallel]\nstrategy = \"fsdp\"\n");
+            let rest = format!(
+                "[batch]\nmicro_batches = 2\nsteps = {steps}\n[parallel]\ndata = 3\n[data_parallel]\nstrategy = \"fsdp\"\n"
+            );
             scenario(&format!("{model}{more}{rest}"))
         };
         let (_, end) = finish(&text(3));
@@ -114,7 +116,8 @@ fn another_batch_goes_on_with_the_data_that_nobody_has_seen() {
     let (_, half) = finish(&scenario(&text("zero-3", (3, 1), 2, 2, "")));
     assert_eq!((half.manifest.step, half.manifest.samples), (2, 12));
     let check = |settings: &str, micro_batches, expected: Result<u32, &str>| {
-        let scenario = scenario(&text("ddp", (2, 1), micro_batches, 3, settings).replace("steps = 3", &format!("steps = 3\n{settings}")));
+        let scenario =
+            scenario(&text("ddp", (2, 1), micro_batches, 3, settings).replace("steps = 3", &format!("steps = 3\n{settings}")));
         match (checkpoint::start("test", &half, &scenario), expected) {
             (Ok(start), Ok(first)) => {
                 let ranklab::scenario::Task::Train(training) = start.scenario.task else { panic!("a training") };

@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task, Training,
-    Values,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
+    Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
