@@ -106,7 +106,7 @@ pub fn check(name: &str, bytes: &[u8]) -> Result<About, Broken> {
     let tensors = SafeTensors::deserialize(bytes).map_err(|error| {
         unreadable(Problem::new(format!("this is no whole safetensors file: {error}")).hint("it may be cut off"))
     })?;
-    let about = about(bytes).map_err(unreadable)?;
+    let about = about(bytes).map_err(|problem| unreadable(*problem))?;
     let parameters = about.model.parameters();
     let find = |parameter: &Parameter| tensors.tensor(&parameter.name).ok();
     let is_empty = |parameter: &&Parameter| find(parameter).is_some_and(|view| view.shape() == [0]);
@@ -119,25 +119,26 @@ pub fn check(name: &str, bytes: &[u8]) -> Result<About, Broken> {
         problems.extend(flaw(parameter, find(parameter).as_ref(), about.dtype));
     }
     let is_known = |name: &str| parameters.iter().any(|parameter| parameter.name == name);
-    let strange = tensors.iter().filter(|(name, _)| !is_known(name));
-    problems.extend(strange.map(|(name, _)| Problem::new(format!("the model has no tensor `{}`", shortened(name)))));
+    let mut strange: Vec<&str> = tensors.iter().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
+    strange.sort_unstable();
+    problems.extend(strange.into_iter().map(|name| Problem::new(format!("the model has no tensor `{}`", shortened(name)))));
     if problems.is_empty() { Ok(about) } else { Err(damaged(problems)) }
 }
 
 /// What the file says of itself.
-fn about(bytes: &[u8]) -> Result<About, Problem> {
+fn about(bytes: &[u8]) -> Result<About, Box<Problem>> {
     let foreign = "another program may have written it: only exports of `ranklab checkpoint export` say which model they hold";
     let metadata = SafeTensors::read_metadata(bytes).ok().and_then(|(_, metadata)| metadata.metadata().clone());
     let Some(text) = metadata.and_then(|metadata| metadata.get(ABOUT).cloned()) else {
-        return Err(Problem::new("the file does not say which model it holds").hint(foreign));
+        return Err(Problem::new("the file does not say which model it holds").hint(foreign).into());
     };
     let about: About = serde_json::from_str(&text)
         .map_err(|error| Problem::new(format!("the file does not say which model it holds: {error}")).hint(foreign))?;
     if about.format != FORMAT {
-        return Err(Problem::new(format!("the form `{}` is not known", shortened(&about.format))).allowed(FORMAT));
+        return Err(Problem::new(format!("the form `{}` is not known", shortened(&about.format))).allowed(FORMAT).into());
     }
     match about.model.flaw() {
-        Some(flaw) => Err(Problem::new(format!("there is no such model: {flaw}"))),
+        Some(flaw) => Err(Problem::new(format!("there is no such model: {flaw}")).into()),
         None => Ok(about),
     }
 }

@@ -28,7 +28,7 @@ pub fn load(name: &str, folder: &dyn Folder) -> Result<Checkpoint, Broken> {
     for rank in 0..manifest.ranks.len() {
         match read(folder, &manifest, rank).and_then(|bytes| pieces(&bytes, &manifest, rank, &known)) {
             Ok(pieces) => ranks.push(pieces),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -39,7 +39,7 @@ pub fn load(name: &str, folder: &dyn Folder) -> Result<Checkpoint, Broken> {
 }
 
 /// The file of `rank`, if it is the one that the manifest means.
-fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>, Problem> {
+fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>, Box<Problem>> {
     let file = &manifest.ranks[rank];
     let name = name::of_file(rank, &file.digest);
     // As much as any of them has: a file in another's place is told as such.
@@ -51,14 +51,15 @@ fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>
             problem.hint(format!("{ranks} saved, and none can be left out: each has another part of the state"))
         }
         _ => Problem::new(format!("cannot read the file of rank {rank}, `{name}`: {error}")),
-    })?;
+    });
+    let bytes = bytes.map_err(Box::new)?;
     let (there, meant) = (bytes.len() as u64, file.bytes);
     let found = digest(&bytes);
     if there == meant && found == file.digest {
         return Ok(bytes);
     }
     let other = manifest.ranks.iter().position(|other| (other.bytes, &other.digest) == (there, &found));
-    Err(match other {
+    Err(Box::new(match other {
         Some(other) => {
             let problem = Problem::new(format!("`{name}` holds what rank {other} saved, not rank {rank}"));
             problem.hint("files of ranks have changed places: give them their own names again")
@@ -76,24 +77,26 @@ fn read(folder: &dyn Folder, manifest: &Manifest, rank: usize) -> Result<Vec<u8>
             let problem = Problem::new(format!("`{name}` is not what rank {rank} saved: its digest is {found}"));
             problem.hint("it was changed or damaged, or another file stands in its place")
         }
-    })
+    }))
 }
 
 /// The pieces in the file of `rank`.
-fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Result<Vec<Piece>, Problem> {
+fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Result<Vec<Piece>, Box<Problem>> {
     let file = name::of_file(rank, &manifest.ranks[rank].digest);
     let tensors =
         SafeTensors::deserialize(bytes).map_err(|error| Problem::new(format!("`{file}` is no safetensors file: {error}")))?;
     let mut pieces = Vec::new();
-    for (name, view) in tensors.iter() {
+    let mut all: Vec<_> = tensors.iter().collect();
+    all.sort_by_key(|(name, _)| *name);
+    for (name, view) in all {
         let found = known.piece(name, view.shape()).filter(|(kept, ..)| manifest.kept.contains(kept));
         let (Some((kept, parameter, range)), Some(dtype)) = (found, dtype_of(view.dtype())) else {
             let message = format!("`{file}` has a tensor `{}` {:?} of {:?}", shortened(name), view.shape(), view.dtype());
-            return Err(Problem::new(message).hint("the manifest's model has no such tensor"));
+            return Err(Problem::new(message).hint("the manifest's model has no such tensor").into());
         };
         if kept == Kept::Parameter && dtype != manifest.dtype {
             let message = format!("`{file}` has `{}` in {dtype}, and the manifest says {}", shortened(name), manifest.dtype);
-            return Err(Problem::new(message));
+            return Err(Problem::new(message).into());
         }
         pieces.push(Piece { kept, parameter, range, dtype, bytes: view.data().to_vec() });
     }

@@ -13,7 +13,7 @@ use crate::scenario::{Batch, Training};
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
 use super::stages::{self, PartTables, Passes, Stages};
-use super::{Build, collective, trouble};
+use super::{Build, collective};
 
 /// Makes the compute ops of all steps and replicas; for a bare collective its one op.
 pub(super) fn run(build: &mut Build) {
@@ -23,8 +23,8 @@ pub(super) fn run(build: &mut Build) {
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
     build.program.parameters = training.model.parameters();
-    let no_sync = trouble::no_sync(build.scenario, training);
-    let sharing = Sharing::new(&build.program, (training, no_sync), &homes);
+    let sums_once = build.scenario.sums_once(training);
+    let sharing = Sharing::new(&build.program, (training, sums_once), &homes);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);

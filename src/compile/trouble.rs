@@ -30,18 +30,9 @@ pub(super) fn idle(build: &Build) -> Vec<usize> {
     build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
 }
 
-/// Whether whole gradients are summed once a step, as the scenario says or as trouble has it.
-pub(super) fn no_sync(scenario: &Scenario, training: &Training) -> bool {
-    training.data_parallel.no_sync && !has(scenario, TroubleKind::SyncAlways)
-}
-
 /// How many micro-batches a gradient is averaged over, where there are so many on every one of `data` ranks.
 pub(super) fn averaged_over(scenario: &Scenario, micro_batches: u32, data: u32) -> u32 {
-    if has(scenario, TroubleKind::SumGradients) { micro_batches } else { micro_batches * data }
-}
-
-fn has(scenario: &Scenario, kind: TroubleKind) -> bool {
-    scenario.trouble.iter().any(|rule| rule.kind == kind)
+    if scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::SumGradients) { micro_batches } else { micro_batches * data }
 }
 
 /// Whether a fault of the making changes anything about this training.

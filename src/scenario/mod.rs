@@ -41,7 +41,7 @@ use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
-use crate::program::trouble::Trouble;
+use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
 pub use load::{Source, decode, load, read};
@@ -243,6 +243,12 @@ impl Scenario {
     #[must_use]
     pub fn idle_trouble(source: &Source, overrides: &[String], index: usize, message: &str, hint: &str) -> Problems {
         reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
+    }
+
+    /// Whether whole gradients are summed once a step: as `no_sync` says, unless a fault forgets it.
+    #[must_use]
+    pub fn sums_once(&self, training: &Training) -> bool {
+        training.data_parallel.no_sync && !self.trouble.iter().any(|rule| rule.kind == TroubleKind::SyncAlways)
     }
 
     /// The number of ranks.

@@ -33,7 +33,7 @@ impl Scenario {
         let rest = batch.steps - steps;
         let left = u64::from(rest) * u64::from(batch.micro_batches) * training.mesh.ranks() as u64;
         match u32::try_from(samples / size) {
-            Ok(before) if u64::from(before) + left <= u64::from(u32::MAX) => {
+            Ok(before) if u32::try_from(u64::from(before) + left).is_ok() => {
                 batch.before = Before { steps, micro_batches: before };
                 batch.steps = rest;
                 Ok(scenario)

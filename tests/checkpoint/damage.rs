@@ -85,7 +85,7 @@ fn hostile_manifests_are_refused() {
     check("\"heads\": 3", "\"heads\": 0", false, "heads = 0");
     check("\"heads\": 3", "\"heads\": 7", false, "hidden = 24 is not a multiple of heads = 7");
     check("\"vocab\": 61", "\"vocab\": 16777216", true, "no file has elements 1464..402653184 of model.embedding.tokens.weight");
-    check("\"vocab\": 61", "\"vocab\": -1", false, "vocab");
+    check("\"vocab\": 61", "\"vocab\": -1", false, "integer `-1`");
     check("\"vocab\": 61", "\"vocab\": NaN", false, "no manifest");
     check("\"dropout\": 0.0", "\"dropout\": 1e999", false, "no manifest");
     check("\"dropout\": 0.0", "\"dropout\": 2", false, "dropout = 2");

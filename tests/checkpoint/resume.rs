@@ -115,9 +115,10 @@ fn other_ranks_strategies_and_cuts_go_on_to_the_same_bits() {
 fn another_batch_goes_on_with_the_data_that_nobody_has_seen() {
     let (_, half) = finish(&scenario(&text("zero-3", (3, 1), 2, 2, "")));
     assert_eq!((half.manifest.step, half.manifest.samples), (2, 12));
-    let check = |settings: &str, micro_batches, expected: Result<u32, &str>| {
-        let scenario =
-            scenario(&text("ddp", (2, 1), micro_batches, 3, settings).replace("steps = 3", &format!("steps = 3\n{settings}")));
+    let check = |size: u32, micro_batches, expected: Result<u32, &str>| {
+        let text =
+            text("ddp", (2, 1), micro_batches, 3, "").replace("steps = 3", &format!("steps = 3\nmicro_batch_size = {size}"));
+        let scenario = scenario(&text);
         match (checkpoint::start("test", &half, &scenario), expected) {
             (Ok(start), Ok(first)) => {
                 let ranklab::scenario::Task::Train(training) = start.scenario.task else { panic!("a training") };
@@ -127,9 +128,9 @@ fn another_batch_goes_on_with_the_data_that_nobody_has_seen() {
             (found, expected) => panic!("{expected:?}: {found:?}"),
         }
     };
-    check("", 5, Ok(12));
-    check("micro_batch_size = 4\n", 1, Ok(3));
-    check("micro_batch_size = 5\n", 1, Err("no whole micro-batches of 5"));
+    check(1, 5, Ok(12));
+    check(4, 1, Ok(3));
+    check(5, 1, Err("no whole micro-batches of 5"));
 }
 
 #[test]

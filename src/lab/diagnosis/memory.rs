@@ -35,7 +35,7 @@ fn stuck(run: &Run, dead: Rank) -> Vec<OpId> {
     let mut changed = true;
     while changed {
         changed = false;
-        for order in program.order.iter() {
+        for order in &program.order {
             let mut stopped = vec![false; program.streams.len()];
             for &op in order {
                 let stream = program.stream_of(op).index();

@@ -10,8 +10,8 @@ mod pace;
 
 use crate::base::{OpId, Rank};
 use crate::observe::Run;
-use crate::program::Program;
 use crate::program::trace::Outcome;
+use crate::program::{OpKind, Program};
 use crate::scenario::Scenario;
 
 use super::Verdict;
@@ -56,6 +56,6 @@ fn ranks(all: &[Rank]) -> String {
 
 /// Whether `rank` does nothing in `step`: its ops are left out, or there are none.
 fn is_idle_in(program: &Program, rank: Rank, step: u32) -> bool {
-    let of_step = program.order[rank.index()].iter().filter(|&&op| program.op(op).origin.step == step);
-    of_step.fold(true, |idle, &op| idle && matches!(program.kind(op), crate::program::OpKind::Skipped(_)))
+    let mut of_step = program.order[rank.index()].iter().filter(|&&op| program.op(op).origin.step == step);
+    of_step.all(|&op| matches!(program.kind(op), OpKind::Skipped(_)))
 }

@@ -30,7 +30,7 @@ struct Slow {
     /// The op that lost most, what it should have taken, and what it took.
     worst: (OpId, Ticks, Ticks),
     /// How many ops were slow, and how many there were.
-    slow: usize,
+    late: usize,
     all: usize,
 }
 
@@ -46,8 +46,8 @@ fn slowest(run: &Run, expected: &CostModel, rank: Rank, is_meant: impl Fn(OpKind
         all += 1;
         let took = times.end - times.start;
         if took > due {
-            let slow = found.get_or_insert(Slow { worst: (op, due, took), slow: 0, all: 0 });
-            slow.slow += 1;
+            let slow = found.get_or_insert(Slow { worst: (op, due, took), late: 0, all: 0 });
+            slow.late += 1;
             if took - due > slow.worst.2 - slow.worst.1 {
                 slow.worst = (op, due, took);
             }
@@ -58,15 +58,15 @@ fn slowest(run: &Run, expected: &CostModel, rank: Rank, is_meant: impl Fn(OpKind
 
 #[expect(clippy::cast_precision_loss, reason = "a factor for people")]
 fn tell(run: &Run, rank: Rank, slow: Option<Slow>, what: &str) -> Option<Diagnosis> {
-    let Slow { worst: (op, due, took), slow, all } = slow?;
+    let Slow { worst: (op, due, took), late, all } = slow?;
     let times = took.0 as f64 / due.0 as f64;
-    let show = |ticks| run.trace.clock.show(ticks);
+    let time = |ticks| run.trace.clock.show(ticks);
     let others = if all == 1 { what.to_owned() } else { format!("{what}s") };
     let cause = format!(
-        "it is a straggler: `{}` took {} where {} was to be expected, {times:.2} times as long, and so did {slow} of its {all} {others}",
+        "it is a straggler: `{}` took {} where {} was to be expected, {times:.2} times as long, and so did {late} of its {all} {others}",
         head(run.program, op),
-        show(took),
-        show(due),
+        time(took),
+        time(due),
     );
     Some(Diagnosis { rank, op: Some(op), cause })
 }
