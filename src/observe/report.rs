@@ -35,6 +35,19 @@ pub struct Given {
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
+    /// What is wrong, and where it comes from.
+    pub diagnosis: Vec<Diagnosis>,
+}
+
+/// What is wrong with a run, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The rank that is to blame.
+    pub rank: u32,
+    /// Its op, in the program's text syntax.
+    pub op: Option<String>,
+    /// Why, as a sentence about the rank.
+    pub cause: String,
 }
 
 /// How a run's numbers compare with one device's.
@@ -98,6 +111,7 @@ pub struct Report {
     pub critical_path: String,
     pub loss: Vec<f64>,
     pub verdict: Verdict,
+    pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
     pub out_of_memory: Option<OutOfMemory>,
     pub events: usize,
@@ -258,6 +272,7 @@ impl Report {
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
             verdict: given.verdict,
+            diagnosis: given.diagnosis,
             waits: Waits::new(run),
             out_of_memory: OutOfMemory::new(run),
             events: run.trace.events.len(),
