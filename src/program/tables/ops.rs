@@ -58,13 +58,7 @@ pub(super) struct Operands<'a> {
 
 impl Ops {
     /// Adds an op.
-    pub(super) fn add(
-        &mut self,
-        (rank, stream): (Rank, StreamId),
-        kind: OpKind,
-        operands: Operands,
-        origin: Origin,
-    ) -> OpId {
+    pub(super) fn add(&mut self, (rank, stream): (Rank, StreamId), kind: OpKind, operands: Operands, origin: Origin) -> OpId {
         // Neighbours share their origin: a slot makes several ops in a row.
         if self.origins.last() != Some(&origin) {
             self.origins.push(origin);
