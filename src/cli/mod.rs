@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand, data to standard output, messages to standard error.
 
 mod check;
+mod compare;
 mod compile;
 mod completions;
 mod doctor;
@@ -44,6 +45,8 @@ enum Command {
     Compile(compile::Arguments),
     /// Check a scenario, and the program that it compiles to, without running its numbers
     Check(check::Arguments),
+    /// Run two scenarios, or read saved traces, and say how they differ
+    Compare(compare::Arguments),
     /// Run a scenario, and write its picture or its record to a file
     Export(export::Arguments),
     /// List lessons, scenarios, schedules, presets and hardware tables
@@ -94,6 +97,7 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Compile(arguments)) => compile::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Export(arguments)) => export::run(&arguments),
         Some(Command::List(arguments)) => list::run(&arguments),
         Some(Command::Show(arguments)) => show::run(&arguments),

@@ -3,6 +3,7 @@
 pub mod blame;
 mod check;
 mod collective;
+pub mod nan;
 pub mod reference;
 mod report;
 pub mod snapshot;
@@ -10,6 +11,7 @@ pub mod verdict;
 
 use std::sync::Arc;
 
+use crate::base::OpId;
 use crate::compile::{self, Compiled};
 use crate::engine::session::{Numbers, Session};
 use crate::program::plan::Plan;
@@ -34,6 +36,8 @@ pub struct Run {
     pub losses: Vec<f64>,
     /// How the numbers compare with one device's.
     pub verdict: Verdict,
+    /// The op whose result is the first that is no number, if any is none.
+    pub first_nan: Option<OpId>,
 }
 
 /// Why a scenario could not be run.
@@ -90,7 +94,8 @@ impl Lab {
             (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
             _ => Verdict::None,
         };
-        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })
+        let first_nan = if numbers == Numbers::Real { nan::first(scenario, &session)? } else { None };
+        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict, first_nan })
     }
 
     fn judge(

@@ -233,6 +233,15 @@ impl Scenario {
         reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
     }
 
+    /// The same with `plan`, which is sound and computes the same stages and micro-batches on as many ranks. A bare collective has none.
+    #[must_use]
+    pub fn with_plan(mut self, plan: Arc<Plan>) -> Self {
+        if let Task::Train(training) = &mut self.task {
+            training.pipeline.order = Order::Plan(plan);
+        }
+        self
+    }
+
     /// The number of ranks.
     #[must_use]
     pub fn ranks(&self) -> usize {

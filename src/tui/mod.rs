@@ -2,9 +2,12 @@
 
 pub mod alerts;
 pub mod axis;
+pub mod breaks;
 pub mod commands;
+pub mod compare;
 pub mod coverage;
 pub mod data;
+pub mod edit;
 pub mod glyphs;
 pub mod in_flight;
 pub mod keys;

@@ -138,7 +138,7 @@ fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String 
 }
 
 /// Numbers at round times.
-fn ruler(data: &RunData, window: &Window, left: u16, pen: &mut Pen<'_>) {
+pub(super) fn ruler(data: &RunData, window: &Window, left: u16, pen: &mut Pen<'_>) {
     let width = pen.width().saturating_sub(left);
     let (unit, name) = axis_unit(data.clock(), data.end());
     pen.say(1, 0, &format!("t {name}"), Role::Quiet);
@@ -196,7 +196,8 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
             level = Level::Bucketed;
         }
         mixed |= shown.mixed;
-        cell(&shown, area.x + column, area.y, pen);
+        let hollow = model.timeline.critical && !is_critical(&data.critical_stretches[index], window, column);
+        cell(&shown, hollow, (area.x + column, area.y), pen);
     }
     level = level.max(labels(data, run, id, window, area, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
@@ -241,8 +242,19 @@ fn name(id: RowId, selected: bool, area: Rect, pen: &mut Pen<'_>) {
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
 }
 
-fn cell(shown: &Column, x: u16, y: u16, pen: &mut Pen<'_>) {
+/// Whether something without slack runs in `column`.
+fn is_critical(stretches: &[(Ticks, Ticks)], window: &Window, column: u16) -> bool {
+    let (from, to) = (window.edge(column), window.edge(column + 1));
+    let first = stretches.partition_point(|stretch| stretch.1.0 <= from.tick);
+    stretches.get(first).is_some_and(|stretch| stretch.0.0 < to.ceiling())
+}
+
+/// A cell of a lane; hollow if what runs there has slack, and critical ops are marked.
+pub(super) fn cell(shown: &Column, hollow: bool, (x, y): (u16, u16), pen: &mut Pen<'_>) {
     let Some(kind) = shown.kind else { return };
+    if hollow && kind.is_compute() {
+        return pen.put(x, y, pen.tier.hollow(), pen.theme.stroke(kind));
+    }
     let glyph = if shown.mixed { pen.tier.mixed() } else { pen.tier.fill(kind) };
     pen.put(x, y, glyph, fill_style(kind, pen));
 }
@@ -254,7 +266,7 @@ fn fill_style(kind: Kind, pen: &Pen<'_>) -> Style {
 }
 
 /// Writes the labels of ops that have two cells or more. Says whether all have.
-fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+pub(super) fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
     let row = data.row(id);
     let end = window.edge(area.width).ceiling();
     let first = row.spans.partition_point(|span| span.end.0 <= window.start);
@@ -305,6 +317,10 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
 fn legend(model: &Model, shared: bool, y: u16, pen: &mut Pen<'_>) {
     let coverage = &model.run.data.coverage;
     let mut x = 1;
+    if model.timeline.critical {
+        pen.put(x, y, pen.tier.hollow(), pen.theme.style(Role::Text));
+        x = pen.say(x + 2, y, "has slack", Role::Quiet) + 2;
+    }
     if shared {
         x = pen.say(x, y, "a cell: its largest kind, ", Role::Quiet);
         pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
