@@ -139,7 +139,10 @@ fn inside(report: &Report) -> Option<f64> {
     (all > 0.0).then(|| idle / all * 100.0)
 }
 
-const WORDS: [(&str, fn(&Report) -> String); 3] = [
+/// What is said of a run: name, where a report has it.
+type Saying = (&'static str, fn(&Report) -> String);
+
+const WORDS: [Saying; 3] = [
     ("outcome", |report| report.outcome.to_owned()),
     ("verdict", |report| {
         let kind = serde_json::to_value(report.verdict.kind).ok();

@@ -136,8 +136,8 @@ impl Editor {
     /// # Errors
     /// If it would break the order; nothing has changed then.
     pub fn apply(&mut self, edit: Edit) -> Result<(), Refusal> {
-        let (row, cells, shelf) = self.edited(edit)?;
-        let before = (std::mem::replace(&mut self.plan.rows[row], cells), std::mem::replace(&mut self.shelf, shelf));
+        let (row, cells, beside) = self.edited(edit)?;
+        let before = (std::mem::replace(&mut self.plan.rows[row], cells), std::mem::replace(&mut self.shelf, beside));
         let found = early(&self.plan.rows[row]).map_or_else(|| circle(&self.plan, &self.shelf).map(Refusal::Circle), Some);
         if let Some(refusal) = found {
             (self.plan.rows[row], self.shelf) = before;
@@ -167,7 +167,7 @@ impl Editor {
 
     /// The row that `edit` changes, as it would be, and the shelf.
     fn edited(&self, edit: Edit) -> Result<(usize, Vec<Cell>, Vec<Cell>), Refusal> {
-        let mut shelf = self.shelf.clone();
+        let mut beside = self.shelf.clone();
         let (Edit::Move(place, _) | Edit::Take(place) | Edit::Put(_, place) | Edit::Split(place) | Edit::Join(place)) = edit;
         let mut cells = self.plan.rows.get(place.row).ok_or(Refusal::Nothing)?.clone();
         let here = || self.plan.rows[place.row].get(place.column).copied().ok_or(Refusal::Nothing);
@@ -182,18 +182,18 @@ impl Editor {
                 cells.insert(to, cell);
             }
             Edit::Take(_) => {
-                shelf.push(here()?);
+                beside.push(here()?);
                 cells.remove(place.column);
             }
             Edit::Put(number, _) => {
-                let cell = shelf.get(number).copied().ok_or(Refusal::Nothing)?;
+                let cell = beside.get(number).copied().ok_or(Refusal::Nothing)?;
                 for slot in cell.slots() {
                     let home = self.homes.get(&slot.stage).copied().unwrap_or(place.row);
                     if home != place.row {
                         return Err(Refusal::Home { slot, home });
                     }
                 }
-                shelf.remove(number);
+                beside.remove(number);
                 cells.insert(place.column.min(cells.len()), cell);
             }
             Edit::Split(_) => {
@@ -205,7 +205,7 @@ impl Editor {
                 cells.splice(place.column..=place.column + 1, [whole]);
             }
         }
-        Ok((place.row, cells, shelf))
+        Ok((place.row, cells, beside))
     }
 }
 

@@ -93,8 +93,7 @@ impl Pinned {
                     let of = run.program.op(*op).origin;
                     of.slot == Some(wanted) && of.step == origin.step && run.computes(*op)
                 };
-                let place = run.program.all().find(fits).and_then(|op| a.place_of(op));
-                place
+                run.program.all().find(fits).and_then(|op| a.place_of(op))
             }
         }
     }
@@ -144,7 +143,10 @@ fn slots(data: &RunData) -> BTreeMap<(Slot, u32, usize), Placed> {
             let Some(slot) = origin.slot else { continue };
             let times = [span.start, span.end].map(|time| data.clock().in_unit(time).to_bits());
             // A slot that is held up in its middle stands in several spans.
-            let number = (0..).find(|&number| !slots.contains_key(&(slot, origin.step, number))).unwrap_or(0);
+            let mut number = 0;
+            while slots.contains_key(&(slot, origin.step, number)) {
+                number += 1;
+            }
             slots.insert((slot, origin.step, number), (id.rank, times, span.start, row));
         }
     }

@@ -1,6 +1,7 @@
 //! The plan that the learner edits, and its par: what the plan that it began as takes.
 
 use crate::base::{Bytes, Ticks};
+use crate::observe::metrics::RankMetrics;
 use crate::program::edit::{Editor, Place};
 use crate::program::trace::Outcome;
 
@@ -13,8 +14,8 @@ pub struct Editing {
     pub editor: Editor,
     /// The cell under the cursor; behind the last one of its row, where a cell can be put.
     pub cursor: Place,
-    /// What the run took in which the plan was found.
-    pub par: Score,
+    /// What the run took in which the plan was found; `None` if it stopped.
+    pub par: Option<Score>,
     /// The knobs of that run: with others, its numbers are no par.
     pub knobs: Vec<(String, String)>,
 }
@@ -42,7 +43,7 @@ impl Score {
             return None;
         }
         let (metrics, ranks) = (&data.metrics, &data.metrics.ranks);
-        let inside: Ticks = ranks.iter().map(|rank| rank.idle_in_own_span()).sum();
+        let inside: Ticks = ranks.iter().map(RankMetrics::idle_in_own_span).sum();
         let all = metrics.makespan * ranks.len() as u64;
         #[expect(clippy::cast_precision_loss, reason = "a share on the screen")]
         let inside = inside.0 as f64 / all.0.max(1) as f64;

@@ -228,7 +228,7 @@ fn runs_and_differences(class: Class, body: Rect) -> Vec<Placed> {
         let runs = rest.left(body.width.saturating_sub(48));
         return vec![framed(Pane::Runs, runs), framed(Pane::Differences, rest.0)];
     }
-    let runs = rest.top(body.height * 3 / 5);
+    let runs = rest.top(body.height * 5 / 7);
     vec![ruled(Pane::Runs, runs), ruled(Pane::Differences, rest.0)]
 }
 

@@ -15,6 +15,7 @@ pub mod knobs;
 pub mod layout;
 pub mod lesson;
 pub mod model;
+pub mod overlay;
 pub mod panels;
 pub mod pen;
 pub mod run;

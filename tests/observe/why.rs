@@ -122,5 +122,5 @@ fn ramps_are_explained_in_words() {
     assert_eq!(why(2, 3), "r2 F0 waits for a0 of r1, where F0 was running");
     let last = 2 * run.makespan().0 / scenes::SLOT - 1;
     assert_eq!(why(2, last), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends");
-    assert_eq!(why(2, last - 3), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends: r0 B3 waits for g3 of r1, where B3 was running");
+    assert_eq!(why(2, last - 4), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends: r0 B3 waits for g3 of r1, where B3 was running");
 }

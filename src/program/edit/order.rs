@@ -35,12 +35,12 @@ pub fn circle(plan: &Plan, beside: &[Cell]) -> Option<Circle> {
         path.push((node, link));
         node = next;
     }
-    let links = path[seen[node]?..].iter().map(|(_, link)| *link).collect();
-    Some(Circle(shortened(links)))
+    let links: Vec<Link> = path[seen[node]?..].iter().map(|(_, link)| *link).collect();
+    Some(Circle(shortened(&links)))
 }
 
 /// Of cells that stand behind each other in a row, the first and the last say it all.
-fn shortened(links: Vec<Link>) -> Vec<Link> {
+fn shortened(links: &[Link]) -> Vec<Link> {
     let is_behind = |link: &Link| matches!(link, Link::Behind(..));
     let first = links.iter().position(|link| !is_behind(link)).map_or(0, |place| place + 1);
     let turned: Vec<Link> = links[first % links.len()..].iter().chain(&links[..first % links.len()]).copied().collect();
@@ -65,9 +65,9 @@ impl Graph {
         let mut waits = vec![Vec::new(); nodes.len()];
         let mut place = 0;
         for (row, cells) in plan.rows.iter().enumerate() {
-            for column in 0..cells.len() {
+            for (column, &cell) in cells.iter().enumerate() {
                 if column > 0 {
-                    waits[place].push((place - 1, Link::Behind(cells[column], row)));
+                    waits[place].push((place - 1, Link::Behind(cell, row)));
                 }
                 place += 1;
             }

@@ -81,7 +81,7 @@ fn lane(data: &RunData, row: usize, window: &Window, area: Rect, pen: &mut Pen<'
     for (column, shown) in (0..area.width).zip(data.coverage.rows[row].columns(window, area.width)) {
         cell(&shown, false, (area.x + column, area.y), pen);
     }
-    labels(data, &run, id, window, area, pen);
+    labels(data, &run, id, window, area, false, pen);
 }
 
 /// A mark in each column in which a slot of B stands that runs at another time or on another rank than in A.

@@ -94,7 +94,7 @@ fn kind(cell: Cell) -> Kind {
 pub fn par(model: &Model, pen: &mut Pen<'_>) {
     let Some(editing) = &model.editing else { return };
     let now = Score::of(&model.run.data).filter(|_| editing.editor.is_whole() && model.asked.is_none());
-    let par = Some(editing.par).filter(|_| editing.knobs == model.run.setup.changes);
+    let par = editing.par.filter(|_| editing.knobs == model.run.setup.changes);
     let clock = model.run.data.clock();
     let line = |name: &str, score: Option<Score>, role| {
         let cells = score.map_or_else(

@@ -6,7 +6,6 @@ use ratatui::style::Style;
 use crate::base::units::{Clock, Ticks, short_number};
 use crate::observe::Kind;
 use crate::observe::kind;
-use crate::observe::rows::Span;
 use crate::observe::run::Run;
 use crate::tui::axis::Window;
 use crate::tui::coverage::Column;
@@ -199,7 +198,7 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
         let hollow = model.timeline.critical && !is_critical(&data.critical_stretches[index], window, column);
         cell(&shown, hollow, (area.x + column, area.y), pen);
     }
-    level = level.max(labels(data, run, id, window, area, pen));
+    level = level.max(labels(data, run, id, window, area, model.timeline.critical, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
@@ -265,8 +264,17 @@ fn fill_style(kind: Kind, pen: &Pen<'_>) -> Style {
     if kind.is_compute() && !block { pen.theme.fill(kind) } else { pen.theme.stroke(kind) }
 }
 
-/// Writes the labels of ops that have two cells or more. Says whether all have.
-pub(super) fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
+/// Writes the labels of ops that have two cells or more; in small letters those of ops with slack, if critical ones are `marked`. Says
+/// whether all have.
+pub(super) fn labels(
+    data: &RunData,
+    run: &Run,
+    id: RowId,
+    window: &Window,
+    area: Rect,
+    marked: bool,
+    pen: &mut Pen<'_>,
+) -> Level {
     let row = data.row(id);
     let end = window.edge(area.width).ceiling();
     let first = row.spans.partition_point(|span| span.end.0 <= window.start);
@@ -283,7 +291,12 @@ pub(super) fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area
             let text = kind::label(run, data.op_of(id, span));
             let is_cut = width_of(&text) > room;
             level = if is_cut { level.max(Level::Cells) } else { level };
-            label(&text, span, (column, room), area, pen);
+            let has_slack = || !row.ops_of(span).iter().any(|&op| data.slack.is_critical(op));
+            if marked && span.kind.is_compute() && has_slack() {
+                label(&text.to_lowercase(), pen.theme.stroke(span.kind), (column, room), area, pen);
+            } else {
+                label(&text, pen.theme.label(span.kind), (column, room), area, pen);
+            }
         }
     }
     level
@@ -291,12 +304,11 @@ pub(super) fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area
 
 /// A label that does not fit, or is cut by the right edge, is left out: a cut number would be another number, and a letter alone looks as if
 /// it were whole.
-fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
+fn label(text: &str, style: Style, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
     let room = room.min(area.width.saturating_sub(column));
     if width_of(text) > room {
         return;
     }
-    let style = pen.theme.label(span.kind);
     pen.part(Rect::new(area.x + column, area.y, room, 1)).text(0, 0, text, style);
 }
 
@@ -319,7 +331,7 @@ fn legend(model: &Model, shared: bool, y: u16, pen: &mut Pen<'_>) {
     let mut x = 1;
     if model.timeline.critical {
         pen.put(x, y, pen.tier.hollow(), pen.theme.style(Role::Text));
-        x = pen.say(x + 2, y, "has slack", Role::Quiet) + 2;
+        x = pen.say(x + 2, y, "f1 has slack", Role::Quiet) + 2;
     }
     if shared {
         x = pen.say(x, y, "a cell: its largest kind, ", Role::Quiet);

@@ -26,9 +26,8 @@ pub fn open(model: &mut Model) {
 fn editing(model: &Model) -> Result<Editing, String> {
     let data = &model.run.data;
     let plan = data.plan.as_deref().ok_or("this run has no plan of a pipeline to edit")?;
-    let par = Score::of(data).ok_or("a plan is edited from a run that completes: this one stopped")?;
     let editor = Editor::new(plan.clone()).map_err(|refusal| refusal.to_string())?;
-    Ok(Editing { editor, cursor: Place::default(), par, knobs: model.run.setup.changes.clone() })
+    Ok(Editing { editor, cursor: Place::default(), par: Score::of(data), knobs: model.run.setup.changes.clone() })
 }
 
 /// A run has come that is not of the edited plan: what was edited belongs to another.
@@ -46,9 +45,9 @@ pub fn told(model: &Model) -> Option<String> {
     let (editing, plan) = (model.editing.as_ref()?, model.run.setup.plan.as_ref()?);
     let clock = model.run.data.clock();
     let made = Schedule::recognise(plan).map_or_else(|| "no schedule with a name".to_owned(), |known| format!("you built {}", known.title));
-    let par = clock.show(editing.par.makespan);
+    let par = editing.par.map_or_else(String::new, |par| format!(", par {}", clock.show(par.makespan)));
     Some(match Score::of(&model.run.data) {
-        Some(score) => format!("{made}: {}, par {par}", clock.show(score.makespan)),
+        Some(score) => format!("{made}: {}{par}", clock.show(score.makespan)),
         None => format!("{made}: the run stops; w on a waiting op says why"),
     })
 }
@@ -147,7 +146,8 @@ fn put(model: &mut Model, here: Place, name: &str) -> Option<Effect> {
     match fitting[..] {
         [] if name.is_empty() => model.say("no cell of this rank was taken out"),
         [] => model.say(format!("no cell {name} was taken out")),
-        [only] => return edit(model, Edit::Put(only, here)),
+        [only] if name.is_empty() => return edit(model, Edit::Put(only, here)),
+        [only] => return put_and_go_on(model, only),
         _ => model.overlay = Overlay::Put { selected: 0 },
     }
     None
@@ -158,9 +158,14 @@ pub fn put_chosen(model: &mut Model, selected: usize) -> Option<Effect> {
     let editing = model.editing.as_ref()?;
     let here = editing.cursor;
     let number = editing.editor.shelf_of(here.row).nth(selected)?;
+    put_and_go_on(model, number)
+}
+
+/// Puts a cell before the cursor, which goes behind it: whoever builds a row puts one behind the other.
+fn put_and_go_on(model: &mut Model, number: usize) -> Option<Effect> {
+    let here = model.editing.as_ref()?.cursor;
     let before = edits(model);
     let effect = edit(model, Edit::Put(number, here));
-    // Whoever builds a row puts one cell behind the other.
     if let Some(editing) = model.editing.as_mut().filter(|editing| editing.editor.depth().0 > before) {
         editing.cursor.column += 1;
     }

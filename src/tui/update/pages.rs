@@ -70,7 +70,7 @@ fn act(model: &mut Model) -> Option<Effect> {
         Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
         Some(Action::Answer) => None,
         None if actions(page).next().is_some() => {
-            let turned = if !model.setup.is_turned() { "" } else { ", Bksp puts the knobs back" };
+            let turned = if model.setup.is_turned() { ", Bksp puts the knobs back" } else { "" };
             model.say(format!("all on this page is done; ] turns it{turned}"));
             return None;
         }

@@ -17,13 +17,15 @@ pub fn sentences(model: &Model) -> Option<String> {
     let row = model.cursor_row()?;
     let (heading, chain) = match (model.cursor_op(), model.cursor_span()) {
         (Some(op), Some((place, span))) if !span.kind.is_idle() => (String::new(), chain(&run, op, since(model, place, span.start))),
-        _ => match idle(&run, data.row(row), (row.rank, row.compute), Ticks(model.timeline.cursor.time)) {
-            Some(idle) => (idle.heading(&run), idle.chain),
-            None => {
+        _ => {
+            let found = idle(&run, data.row(row), (row.rank, row.compute), Ticks(model.timeline.cursor.time));
+            if let Some(idle) = found {
+                (idle.heading(&run), idle.chain)
+            } else {
                 let stands = data.at(&run, data.events()).heads(row.rank);
                 (String::new(), chain(&run, *stands.first()?, data.end()))
             }
-        },
+        }
     };
     let words = if chain.steps.is_empty() { String::new() } else { in_words(&run, chain) };
     let lines: Vec<String> = [heading, words].into_iter().filter(|part| !part.is_empty()).collect();
