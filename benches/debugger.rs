@@ -11,6 +11,7 @@ use ranklab::lab::Lab;
 use ranklab::observe::slack::Slack;
 use ranklab::scenario::Scenario;
 use ranklab::teach::Library;
+use ranklab::tui::commands::Command;
 use ranklab::tui::data::RunData;
 use ranklab::tui::glyphs::Tier;
 use ranklab::tui::keys::Key;
@@ -18,7 +19,6 @@ use ranklab::tui::model::{Model, own_lesson};
 use ranklab::tui::theme::{Depth, Palette, Theme};
 use ranklab::tui::update::{Message, execute, runs, update};
 use ranklab::tui::view::view;
-use ranklab::tui::commands::Command;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

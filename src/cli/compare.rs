@@ -4,10 +4,10 @@ use super::failure::print;
 use super::input::{self, Input};
 use super::{Exit, Failure, Outcome};
 use crate::lab::Lab;
+use crate::observe::Report;
 use crate::observe::compare::{Comparison, Side, json};
 use crate::observe::export::comparison::table;
 use crate::observe::slack::Slack;
-use crate::observe::Report;
 use crate::program::record;
 
 /// What to compare.

@@ -135,7 +135,9 @@ fn condition(text: &str, rank: Option<Rank>) -> Result<Condition, String> {
             let time = time.trim_end_matches('u').parse::<f64>().ok().filter(|time| time.is_finite() && *time >= 0.0);
             time.map(Condition::Time).ok_or_else(|| format!("`{rest}` is no time"))
         }
-        ("memory", size) => Bytes::parse(size).map(Condition::Memory).ok_or_else(|| format!("`{size}` is no size, such as 1.5 MiB")),
+        ("memory", size) => {
+            Bytes::parse(size).map(Condition::Memory).ok_or_else(|| format!("`{size}` is no size, such as 1.5 MiB"))
+        }
         _ if slot_pattern(word).is_some() => Ok(Condition::Op(text.to_owned())),
         _ => Err(format!("`{text}` says nothing of a run")),
     }
@@ -225,7 +227,8 @@ mod tests {
 
     #[test]
     fn what_is_no_breakpoint_says_so() {
-        for text in ["", " ", "rx", "mb", "mb x", "time", "time -1", "time nan", "memory", "memory much", "nan 3", "op", "hello"] {
+        for text in ["", " ", "rx", "mb", "mb x", "time", "time -1", "time nan", "memory", "memory much", "nan 3", "op", "hello"]
+        {
             let problem = Breakpoint::parse(text).expect_err(text);
             assert!(problem.contains("a breakpoint is r2, op 1B3"), "{text}: {problem}");
         }

@@ -267,8 +267,7 @@ fn op_counts(a: &Side, b: &Side) -> OpCounts {
         counts.same += same;
         counts.moved += times.len().min(others.len()) - same;
     }
-    counts.only_b =
-        right.iter().map(|(key, times)| times.len().saturating_sub(left.get(key).map_or(0, Vec::len))).sum();
+    counts.only_b = right.iter().map(|(key, times)| times.len().saturating_sub(left.get(key).map_or(0, Vec::len))).sum();
     counts
 }
 
@@ -276,7 +275,9 @@ fn by_key(side: &Side) -> BTreeMap<Key<'_>, Vec<When>> {
     let unit = |time: Ticks| side.clock().in_unit(time);
     let mut map: BTreeMap<Key, Vec<When>> = BTreeMap::new();
     for op in &side.record.ops {
-        map.entry((op.rank, op.step, &op.head)).or_default().push(op.start.zip(op.end).map(|(start, end)| (unit(start), unit(end))));
+        map.entry((op.rank, op.step, &op.head))
+            .or_default()
+            .push(op.start.zip(op.end).map(|(start, end)| (unit(start), unit(end))));
     }
     map
 }

@@ -64,7 +64,11 @@ fn stuck(run: &Run, rank: Rank, compute: bool) -> Option<OpId> {
 
 /// The op that ends last.
 fn last(run: &Run) -> Option<OpId> {
-    run.program.all().filter_map(|op| Some((run.times(op)?.end, op))).reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, op)| op)
+    run.program
+        .all()
+        .filter_map(|op| Some((run.times(op)?.end, op)))
+        .reduce(|a, b| if b.0 > a.0 { b } else { a })
+        .map(|(_, op)| op)
 }
 
 impl IdleKind {
@@ -88,7 +92,10 @@ impl Idle {
             IdleKind::Done(op) => {
                 let end = run.times(op).map_or_else(String::new, |times| run.trace.clock.show(times.end));
                 let name = super::kind::label(run, op);
-                format!("{rank} has done all its work; the run goes on until {end}, when {name} of {} ends", run.program.rank_of(op))
+                format!(
+                    "{rank} has done all its work; the run goes on until {end}, when {name} of {} ends",
+                    run.program.rank_of(op)
+                )
             }
         }
     }

@@ -9,8 +9,8 @@ use std::ops::Range;
 use super::run::Run;
 use crate::base::units::Clock;
 use crate::base::{OpId, Rank, Ticks};
-use crate::program::trace::Outcome;
 use crate::program::Wait;
+use crate::program::trace::Outcome;
 
 /// The slack of every op, within its own training step.
 #[derive(Clone, Debug, Default)]

@@ -212,9 +212,7 @@ impl Editor {
 /// The two cells that a cell consists of.
 fn parts(cell: Cell) -> Result<[Cell; 2], Refusal> {
     match cell {
-        Cell::One(slot) if slot.pass == Pass::B => {
-            Ok([Pass::I, Pass::W].map(|pass| Cell::One(Slot { pass, ..slot })))
-        }
+        Cell::One(slot) if slot.pass == Pass::B => Ok([Pass::I, Pass::W].map(|pass| Cell::One(Slot { pass, ..slot }))),
         Cell::One(_) => Err(Refusal::Whole(cell)),
         Cell::Overlap(forward, backward) => Ok([Cell::One(forward), Cell::One(backward)]),
     }

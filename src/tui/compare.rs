@@ -100,7 +100,11 @@ impl Pinned {
 }
 
 /// A time of `data` from its unit.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times of a run are not negative, and far below 2^53")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "times of a run are not negative, and far below 2^53"
+)]
 fn in_ticks_of(data: &RunData, time: f64) -> Ticks {
     Ticks((time / data.clock().in_unit(Ticks(1))).round() as u64)
 }

@@ -6,7 +6,9 @@ use ratatui::buffer::Buffer;
 use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
-use super::panels::{chrome, compare, debugger, held, links, memory, metrics, plan, popup, selected, shelf, text, timeline, waits};
+use super::panels::{
+    chrome, compare, debugger, held, links, memory, metrics, plan, popup, selected, shelf, text, timeline, waits,
+};
 use super::pen::Pen;
 use super::theme::Role;
 

@@ -231,8 +231,7 @@ fn two_runs_are_compared() {
     check(&["compare", "11", "11"], 0, "the runs are equal");
     let out = check_with(&["compare", "11", "11", "--set-b", "pipeline.schedule=gpipe", "--json"], "", 0, "ranklab.compare/1");
     let document: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    let schema: serde_json::Value =
-        serde_json::from_str(ranklab::observe::compare::JSON_SCHEMA).expect("the schema is JSON");
+    let schema: serde_json::Value = serde_json::from_str(ranklab::observe::compare::JSON_SCHEMA).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let problems: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(problems.is_empty(), "{problems:?}");

@@ -75,7 +75,9 @@ fn first_nan(text: &str) -> Option<(u32, String, u32)> {
 fn the_first_result_that_is_no_number_is_named() {
     // Such a decay multiplies every weight by -999 in each step.
     let text = |lr: u32| {
-        format!("{SMALL}[batch]\nmicro_batches = 2\nsteps = 12\n[parallel]\npipeline = 2\n[optimizer]\nlr = {lr}\nweight_decay = 1.0\n")
+        format!(
+            "{SMALL}[batch]\nmicro_batches = 2\nsteps = 12\n[parallel]\npipeline = 2\n[optimizer]\nlr = {lr}\nweight_decay = 1.0\n"
+        )
     };
     assert_eq!(first_nan(&text(0)), None);
     let (rank, head, step) = first_nan(&text(1000)).expect("such weights overflow");
@@ -96,6 +98,8 @@ fn the_first_result_that_is_no_number_is_named() {
     });
     let event = first.expect("it is somewhere") - 1;
     let before = &session.trace().events[..event];
-    let named = |op: OpId| ranklab::program::head::head(session.program(), op).to_string() == head && session.program().op(op).origin.step == step;
+    let named = |op: OpId| {
+        ranklab::program::head::head(session.program(), op).to_string() == head && session.program().op(op).origin.step == step
+    };
     assert!(before.iter().any(|event| named(event.op)), "{head} in step {step} had started when something was no number first");
 }

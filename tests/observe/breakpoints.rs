@@ -37,7 +37,9 @@ fn ops_and_ranks_are_met_at_every_start() {
 fn a_slot_is_met_once_a_step_on_each_rank_that_has_it() {
     let session = Scene { steps: 2, ..pipeline("1f1b", 3, 4) }.record();
     let run = Run::new(session.program(), session.trace());
-    for (text, times) in [("1F2", 2), ("r1 1F2", 2), ("r0 1F2", 0), ("F2", 6), ("r2 B3", 2), ("mb 1", 12), ("r0 mb 1", 4), ("mb 4", 0)] {
+    for (text, times) in
+        [("1F2", 2), ("r1 1F2", 2), ("r0 1F2", 0), ("F2", 6), ("r2 B3", 2), ("mb 1", 12), ("r0 mb 1", 4), ("mb 4", 0)]
+    {
         let met = hits(&run, text);
         assert_eq!(met.len(), times, "{text}: {met:?}");
         assert!(met.is_sorted(), "{text}");

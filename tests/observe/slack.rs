@@ -48,7 +48,15 @@ fn the_engine_agrees_op_by_op() {
         some_have_slack |= ops.iter().any(|&op| !slack.is_critical(op));
         for &op in ops.iter().step_by(3) {
             let Ticks(room) = slack.of(op).expect("it ran");
-            let name = format!("{} p{} m{} {}: {} of {}", scene.schedule, scene.stages, scene.micro_batches, scene.p2p, head(run.program, op), run.program.rank_of(op));
+            let name = format!(
+                "{} p{} m{} {}: {} of {}",
+                scene.schedule,
+                scene.stages,
+                scene.micro_batches,
+                scene.p2p,
+                head(run.program, op),
+                run.program.rank_of(op)
+            );
             assert_eq!(makespan(&scene, &session, op, room), end, "{name} has {room}");
             assert_eq!(makespan(&scene, &session, op, room + 7), end + 7, "{name} has {room} and no more");
         }

@@ -90,7 +90,8 @@ fn every_idle_place_is_explained() {
         let end = run.trace.end();
         for rank in Lanes::new(&run).ranks {
             for (compute, row) in [(true, &rank.compute), (false, &rank.communication)] {
-                let busy = |time: Ticks| row.spans.iter().any(|span| !span.kind.is_idle() && span.start <= time && time < span.end);
+                let busy =
+                    |time: Ticks| row.spans.iter().any(|span| !span.kind.is_idle() && span.start <= time && time < span.end);
                 for time in (0..97).map(|part| Ticks(end.0 * part / 97)).filter(|&time| time < end) {
                     let found = idle(&run, row, (rank.rank, compute), time);
                     assert_eq!(found.is_none(), busy(time), "{name}: {} {compute} at {time:?}", rank.rank);
@@ -122,5 +123,8 @@ fn ramps_are_explained_in_words() {
     assert_eq!(why(2, 3), "r2 F0 waits for a0 of r1, where F0 was running");
     let last = 2 * run.makespan().0 / scenes::SLOT - 1;
     assert_eq!(why(2, last), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends");
-    assert_eq!(why(2, last - 4), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends: r0 B3 waits for g3 of r1, where B3 was running");
+    assert_eq!(
+        why(2, last - 4),
+        "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends: r0 B3 waits for g3 of r1, where B3 was running"
+    );
 }

@@ -35,7 +35,9 @@ fn runs(rows: &[Vec<Cell>], beside: &[Cell]) -> bool {
         let Slot { stage, pass, micro_batch } = slot;
         match pass {
             Pass::F => stage == 0 || has(done, stage - 1, Pass::F, micro_batch),
-            Pass::B | Pass::I => has(done, stage, Pass::F, micro_batch) && (stage == last || backward(done, stage + 1, micro_batch)),
+            Pass::B | Pass::I => {
+                has(done, stage, Pass::F, micro_batch) && (stage == last || backward(done, stage + 1, micro_batch))
+            }
             Pass::W => has(done, stage, Pass::I, micro_batch),
         }
     };

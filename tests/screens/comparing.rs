@@ -27,7 +27,8 @@ fn a_pinned_run_stays_beside_the_next_ones() {
     let compared = lab.model.pinned.as_ref().expect("A").compared.clone();
     assert!(!compared.comparison.equal);
     assert_eq!(compared.knobs, [("pipeline.schedule".to_owned(), "1f1b".to_owned(), "gpipe".to_owned())]);
-    let change = |name: &str| compared.comparison.measures.iter().find(|measure| measure.name == name).and_then(|measure| measure.change);
+    let change =
+        |name: &str| compared.comparison.measures.iter().find(|measure| measure.name == name).and_then(|measure| measure.change);
     assert_eq!((change("makespan"), change("peak in flight"), change("messages")), (Some(0.0), Some(4.0), Some(0.0)));
     let first = compared.comparison.first_difference.as_ref().expect("another order");
     let text = super::pictures::text(&lab.model);
@@ -118,11 +119,7 @@ fn among_programs_the_cursor_is_an_op() {
 #[test]
 fn every_idle_place_can_be_asked() {
     let mut lab = lab();
-    for (keys, expected) in [
-        ("2 j j j j j j", "r3 `3F0"),
-        ("2 G", "r0"),
-        ("2 j j j j j j G", "r3 has done all its work"),
-    ] {
+    for (keys, expected) in [("2 j j j j j j", "r3 `3F0"), ("2 G", "r0"), ("2 j j j j j j G", "r3 has done all its work")] {
         lab.press(keys);
         if keys.ends_with('G') {
             lab.press("h");

@@ -36,7 +36,11 @@ fn an_edit_is_run_and_judged_by_its_par() {
     assert_eq!(lab.model.run.data.report.recognised, None);
     let verdict = format!("{:?}", lab.model.run.data.report.verdict.kind);
     assert_eq!(verdict, "Equal", "the numbers are still those of one device");
-    assert!(lab.model.message.starts_with("no schedule with a name: ") && lab.model.message.ends_with("par 33u"), "{}", lab.model.message);
+    assert!(
+        lab.model.message.starts_with("no schedule with a name: ") && lab.model.message.ends_with("par 33u"),
+        "{}",
+        lab.model.message
+    );
     assert!(slots(&lab) > 33.0, "{}", slots(&lab));
     lab.press("u");
     assert_eq!(plan(&lab), &start);

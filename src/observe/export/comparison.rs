@@ -20,10 +20,7 @@ pub fn table(comparison: &Comparison) -> String {
     let widths = [width(0), width(1), width(2), width(3)];
     let mut text = format!("A  {a}\nB  {b}\n\n");
     for row in &rows {
-        let line = format!(
-            "{:<3$}  {:>4$}  {:>5$}",
-            row[0], row[1], row[2], widths[0], widths[1], widths[2]
-        );
+        let line = format!("{:<3$}  {:>4$}  {:>5$}", row[0], row[1], row[2], widths[0], widths[1], widths[2]);
         let line = format!("{line}  {:>1$}", row[3], widths[3]);
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -36,9 +33,21 @@ pub fn table(comparison: &Comparison) -> String {
 pub fn cells(measure: &Measure) -> [String; 3] {
     let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| shown(value, measure.unit));
     let change = measure.change.map_or_else(String::new, |change| {
-        let sign = if change < 0.0 { "-" } else if change > 0.0 { "+" } else { "" };
+        let sign = if change < 0.0 {
+            "-"
+        } else if change > 0.0 {
+            "+"
+        } else {
+            ""
+        };
         let better = match measure.less_is_better {
-            Some(less) if change != 0.0 => if (change < 0.0) == less { " better" } else { " worse" },
+            Some(less) if change != 0.0 => {
+                if (change < 0.0) == less {
+                    " better"
+                } else {
+                    " worse"
+                }
+            }
             _ => "",
         };
         format!("{sign}{}{better}", shown(change.abs(), measure.unit))
@@ -62,7 +71,10 @@ fn shown(value: f64, unit: &str) -> String {
 #[must_use]
 pub fn sentence(comparison: &Comparison) -> String {
     let ops = comparison.ops;
-    let counts = format!("{} ops at the same time, {} at another, {} only in A, {} only in B", ops.same, ops.moved, ops.only_a, ops.only_b);
+    let counts = format!(
+        "{} ops at the same time, {} at another, {} only in A, {} only in B",
+        ops.same, ops.moved, ops.only_a, ops.only_b
+    );
     let Some(first) = &comparison.first_difference else {
         let what = if comparison.equal { "the runs are equal" } else { "every event is the same" };
         return format!("{what}: {counts}");

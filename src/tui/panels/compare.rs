@@ -50,7 +50,8 @@ pub fn runs(model: &Model, pen: &mut Pen<'_>) {
     let linked = pinned.linked(b, (cursor.row, Ticks(cursor.time)), model.cursor_op());
     let parts = [(a, 1, above, linked), (b, above + 3, below, Some((cursor.row, Ticks(cursor.time))))];
     for ((place, name), (data, y, height, marked)) in [(0, "A"), (1, "B")].into_iter().zip(parts) {
-        let heading = if place == 0 { pinned.compared.comparison.names[0].as_str() } else { &pinned.compared.comparison.names[1] };
+        let heading =
+            if place == 0 { pinned.compared.comparison.names[0].as_str() } else { &pinned.compared.comparison.names[1] };
         let x = pen.say(1, y, name, Role::Strong);
         let end = data.clock().show(data.metrics.makespan);
         let heading = pen.cut(heading, pen.width().saturating_sub(x + 4 + u16::try_from(end.len()).unwrap_or(0)));
@@ -75,13 +76,13 @@ fn rows(data: &RunData) -> Vec<usize> {
 }
 
 fn lane(data: &RunData, row: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) {
-    let (run, id) = (data.run(), data.rows[row]);
+    let id = data.rows[row];
     pen.say(1, area.y, &id.rank.to_string(), Role::Text);
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
     for (column, shown) in (0..area.width).zip(data.coverage.rows[row].columns(window, area.width)) {
         cell(&shown, false, (area.x + column, area.y), pen);
     }
-    labels(data, &run, id, window, area, false, pen);
+    labels(data, id, window, area, false, pen);
 }
 
 /// A mark in each column in which a slot of B stands that runs at another time or on another rank than in A.
@@ -145,10 +146,11 @@ pub fn differences(model: &Model, pen: &mut Pen<'_>) {
         role: Role::Text,
         cells: vec![words.name.to_owned(), words.a.clone(), words.b.clone(), String::new()],
     });
-    let knobs = pinned.compared.knobs.iter().map(|(path, a, b)| Line {
-        role: Role::Strong,
-        cells: vec![path.clone(), a.clone(), b.clone(), String::new()],
-    });
+    let knobs = pinned
+        .compared
+        .knobs
+        .iter()
+        .map(|(path, a, b)| Line { role: Role::Strong, cells: vec![path.clone(), a.clone(), b.clone(), String::new()] });
     let lines: Vec<Line> = knobs.chain(numbers).chain(said).collect();
     let heads = [words(""), right("A"), right("B"), right("B-A")];
     let y = table(pen, 0, &heads, &lines);

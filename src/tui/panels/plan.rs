@@ -59,7 +59,8 @@ struct Names {
 
 impl Names {
     fn of(plan: &Plan) -> Self {
-        let single = |cells: &Vec<Cell>| cells.iter().flat_map(|cell| cell.slots()).all(|slot| Some(slot.stage) == first_stage(cells));
+        let single =
+            |cells: &Vec<Cell>| cells.iter().flat_map(|cell| cell.slots()).all(|slot| Some(slot.stage) == first_stage(cells));
         let mut names = Self { with_stage: !plan.rows.iter().all(single), width: 0 };
         names.width = plan.rows.iter().flatten().map(|&cell| width_of(&names.of_cell(cell))).max().unwrap_or(1) + 1;
         names

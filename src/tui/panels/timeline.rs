@@ -6,7 +6,6 @@ use ratatui::style::Style;
 use crate::base::units::{Clock, Ticks, short_number};
 use crate::observe::Kind;
 use crate::observe::kind;
-use crate::observe::run::Run;
 use crate::tui::axis::Window;
 use crate::tui::coverage::Column;
 use crate::tui::data::{RowId, RunData};
@@ -100,11 +99,10 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     let shown = shown_rows(data, model.timeline.first_row, lanes);
     ruler(data, &window, left, pen);
     playhead(model, &window, left, 1, pen.tier.playhead(), pen);
-    let run = data.run();
     let (mut level, mut mixed) = (Level::default(), false);
     let mut y = 2;
     for &row in &shown {
-        let of_lane = lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen);
+        let of_lane = lane(model, row, &window, Rect::new(left, y, width, 1), pen);
         (level, mixed) = (level.max(of_lane.0), mixed || of_lane.1);
         y += 1;
     }
@@ -185,7 +183,7 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
 }
 
 /// One row: its name and its cells within `area` (relative to the pen). Says how exact it is, and whether a cell is mixed.
-fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
+fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
     let data = &*model.run.data;
     let (id, selected) = (data.rows[index], is_selected(model, index));
     name(id, selected, area, pen);
@@ -198,7 +196,7 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
         let hollow = model.timeline.critical && !is_critical(&data.critical_stretches[index], window, column);
         cell(&shown, hollow, (area.x + column, area.y), pen);
     }
-    level = level.max(labels(data, run, id, window, area, model.timeline.critical, pen));
+    level = level.max(labels(data, id, window, area, model.timeline.critical, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
@@ -266,16 +264,8 @@ fn fill_style(kind: Kind, pen: &Pen<'_>) -> Style {
 
 /// Writes the labels of ops that have two cells or more; in small letters those of ops with slack, if critical ones are `marked`. Says
 /// whether all have.
-pub(super) fn labels(
-    data: &RunData,
-    run: &Run,
-    id: RowId,
-    window: &Window,
-    area: Rect,
-    marked: bool,
-    pen: &mut Pen<'_>,
-) -> Level {
-    let row = data.row(id);
+pub(super) fn labels(data: &RunData, id: RowId, window: &Window, area: Rect, marked: bool, pen: &mut Pen<'_>) -> Level {
+    let (run, row) = (data.run(), data.row(id));
     let end = window.edge(area.width).ceiling();
     let first = row.spans.partition_point(|span| span.end.0 <= window.start);
     let count = row.spans[first..].partition_point(|span| span.start.0 < end);
@@ -288,7 +278,7 @@ pub(super) fn labels(
         if to - from < 2 {
             level = level.max(Level::Cells);
         } else if let (Ok(column), Ok(room)) = (u16::try_from(from.max(0)), u16::try_from(to - from.max(0))) {
-            let text = kind::label(run, data.op_of(id, span));
+            let text = kind::label(&run, data.op_of(id, span));
             let is_cut = width_of(&text) > room;
             level = if is_cut { level.max(Level::Cells) } else { level };
             let has_slack = || !row.ops_of(span).iter().any(|&op| data.slack.is_critical(op));

@@ -44,7 +44,8 @@ pub fn forget(model: &mut Model) {
 pub fn told(model: &Model) -> Option<String> {
     let (editing, plan) = (model.editing.as_ref()?, model.run.setup.plan.as_ref()?);
     let clock = model.run.data.clock();
-    let made = Schedule::recognise(plan).map_or_else(|| "no schedule with a name".to_owned(), |known| format!("you built {}", known.title));
+    let made = Schedule::recognise(plan)
+        .map_or_else(|| "no schedule with a name".to_owned(), |known| format!("you built {}", known.title));
     let par = editing.par.map_or_else(String::new, |par| format!(", par {}", clock.show(par.makespan)));
     Some(match Score::of(&model.run.data) {
         Some(score) => format!("{made}: {}{par}", clock.show(score.makespan)),
@@ -101,7 +102,8 @@ fn follow(model: &mut Model) -> Option<Effect> {
     let slot = cell(editing.editor.plan(), editing.cursor)?.slots().next()?;
     let data = Arc::clone(&model.run.data);
     let run = data.run();
-    let of_slot = |op: &crate::base::OpId| run.program.op(*op).origin.slot == Some(slot) && run.of_step(*op, 0) && run.computes(*op);
+    let of_slot =
+        |op: &crate::base::OpId| run.program.op(*op).origin.slot == Some(slot) && run.of_step(*op, 0) && run.computes(*op);
     let op = run.program.order.iter().find_map(|order| order.iter().copied().find(of_slot))?;
     if let Some((row, time)) = data.place_of(op) {
         (model.timeline.cursor.row, model.timeline.cursor.time) = (row, time.0);

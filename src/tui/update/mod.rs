@@ -211,9 +211,7 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             overlay::open(model, command);
             None
         }
-        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save | Command::SavePlan
-            if argument.is_empty() =>
-        {
+        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save | Command::SavePlan if argument.is_empty() => {
             let text = format!("{} ", commands::binding(command).name);
             model.overlay = Overlay::Palette { text, selected: 0 };
             None

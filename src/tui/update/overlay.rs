@@ -137,11 +137,9 @@ fn closes(overlay: &Overlay, key: Key) -> bool {
         Overlay::Breaks { .. } => 'B',
         Overlay::Export { .. } => 'e',
         Overlay::Put { .. } => 'p',
-        Overlay::None
-        | Overlay::Palette { .. }
-        | Overlay::Find { .. }
-        | Overlay::Problem { .. }
-        | Overlay::Overwrite { .. } => 'q',
+        Overlay::None | Overlay::Palette { .. } | Overlay::Find { .. } | Overlay::Problem { .. } | Overlay::Overwrite { .. } => {
+            'q'
+        }
     };
     let nothing_typed = matches!(overlay, Overlay::Help { filter, .. } if filter.is_empty());
     let quits = key == Key::Char('q') && (nothing_typed || !takes_text(overlay));

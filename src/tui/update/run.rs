@@ -105,7 +105,13 @@ fn named((event, stop): (usize, &Break)) -> (usize, String) {
 }
 
 /// Goes to the stop of the page or to the breakpoint, whichever is `nearer`; if there is neither, to the `end`.
-fn stop_at(model: &mut Model, page: Option<usize>, found: Option<(usize, String)>, end: usize, nearer: fn(usize, usize) -> usize) {
+fn stop_at(
+    model: &mut Model,
+    page: Option<usize>,
+    found: Option<(usize, String)>,
+    end: usize,
+    nearer: fn(usize, usize) -> usize,
+) {
     let (page, found) = (page.unwrap_or(end), found.unwrap_or((end, String::new())));
     let event = nearer(page, found.0);
     seek(model, event);

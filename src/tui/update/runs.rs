@@ -7,7 +7,9 @@ use super::edit;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
 use crate::tui::data::{Position, RunData};
-use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, VIEWS, View};
+use crate::tui::model::{
+    Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, VIEWS, View,
+};
 use crate::tui::panels::facts;
 
 /// Opens a lesson at its first page, and asks for the run of that page.

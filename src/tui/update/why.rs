@@ -16,7 +16,9 @@ pub fn sentences(model: &Model) -> Option<String> {
     let run = data.run();
     let row = model.cursor_row()?;
     let (heading, chain) = match (model.cursor_op(), model.cursor_span()) {
-        (Some(op), Some((place, span))) if !span.kind.is_idle() => (String::new(), chain(&run, op, since(model, place, span.start))),
+        (Some(op), Some((place, span))) if !span.kind.is_idle() => {
+            (String::new(), chain(&run, op, since(model, place, span.start)))
+        }
         _ => {
             let found = idle(&run, data.row(row), (row.rank, row.compute), Ticks(model.timeline.cursor.time));
             if let Some(idle) = found {
