@@ -285,7 +285,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::GoToPeak, &["g p"], "peak", "go to the rank's memory peak").moves(),
     bind(Command::GoToCritical, &["g c"], "critical", "go along the critical path").moves(),
     bind(Command::GoToDifference, &["g d"], "difference", "go to the next difference").moves(),
-    bind(Command::MarkCritical, &["K"], "mark-critical", "critical ops full, others hollow, small").moves(),
+    bind(Command::MarkCritical, &["K"], "mark-critical", "critical ops full, the others hollow").moves(),
     bind(Command::Why, &["w"], "why", "why it waits: the chain to the cause").moves(),
     bind(Command::SetMark, &["m"], "mark", "set a mark (the next key names it)")
         .pair(Command::GoToMark, "set / go to a mark (next key names it)")
