@@ -174,7 +174,7 @@ fn a_refusal_names_the_op_that_would_break_the_order() {
     check(gpipe(), Edit::Take(at(7, 0)), "no cell stands there");
     check(gpipe(), Edit::Put(0, at(0, 0)), "no cell stands there");
     let refused = Editor::new(plan("chimera", 4, 1, 4)).expect_err("two ways");
-    assert_eq!(refused.to_string(), "stage 0 stands on two ranks, and a plan in a sheet has each on one");
+    assert_eq!(refused.to_string(), "stage 1 stands on two ranks, and a plan in a sheet has each on one");
     let mut editor = Editor::new(gpipe()).expect("one rank a stage");
     editor.apply(Edit::Take(at(1, 2))).expect("any cell can be taken out");
     let refusal = editor.apply(Edit::Put(0, at(0, 2))).expect_err("another rank's");
