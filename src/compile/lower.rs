@@ -8,7 +8,7 @@ use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::Training;
+use crate::scenario::{Batch, Training};
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
@@ -23,7 +23,8 @@ pub(super) fn run(build: &mut Build) {
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
     build.program.parameters = training.model.parameters();
-    let sharing = Sharing::new(&build.program, training, &homes);
+    let sums_once = build.scenario.sums_once(training);
+    let sharing = Sharing::new(&build.program, (training, sums_once), &homes);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
@@ -141,11 +142,12 @@ impl Walk<'_> {
         let replica = u32::try_from(self.replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
+        let Batch { micro_batches, before, .. } = self.training.batch;
         Site {
             rank: stages::rank(self.training, self.replica, home.row),
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            global: before.micro_batches + (self.step * replicas + replica) * micro_batches + slot.micro_batch,
             origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
         }
     }

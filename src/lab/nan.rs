@@ -10,12 +10,13 @@ use crate::engine::world::World;
 use crate::program::Role;
 use crate::scenario::Scenario;
 
-/// The op whose result is the first that is no number; `None` if the run of `session`, which is that of `scenario`, ends with numbers.
+/// The op whose result is the first that is no number; `None` if the run of `session`, which is that of `scenario` with `numbers`, ends with
+/// numbers, or has none.
 ///
 /// # Errors
 /// If a kernel fails; it did not when the run was made.
-pub fn first(scenario: &Scenario, session: &Session) -> engine::Result<Option<OpId>> {
-    if ends_well(session)? {
+pub fn first(scenario: &Scenario, session: &Session, numbers: Numbers) -> engine::Result<Option<OpId>> {
+    if matches!(numbers, Numbers::Shape) || ends_well(session)? {
         return Ok(None);
     }
     let (mut first, mut failed) = (None, Ok(()));
@@ -29,7 +30,7 @@ pub fn first(scenario: &Scenario, session: &Session) -> engine::Result<Option<Op
         }
     };
     let program = Arc::clone(session.program());
-    session::run(program, &scenario.hardware, &scenario.trouble, Numbers::Real, &mut watch)?;
+    session::run(program, &scenario.hardware, &scenario.trouble, numbers, &mut watch)?;
     failed.map(|()| first)
 }
 

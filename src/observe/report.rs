@@ -38,6 +38,19 @@ pub struct Given {
     pub verdict: Verdict,
     /// The op whose result is the first that is no number.
     pub first_nan: Option<OpId>,
+    /// What is wrong, and where it comes from.
+    pub diagnosis: Vec<Diagnosis>,
+}
+
+/// What is wrong with a run, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The rank that is to blame.
+    pub rank: u32,
+    /// Its op, in the program's text syntax.
+    pub op: Option<String>,
+    /// Why, as a sentence about the rank.
+    pub cause: String,
 }
 
 /// How a run's numbers compare with one device's.
@@ -103,6 +116,7 @@ pub struct Report {
     pub loss: Vec<f64>,
     pub verdict: Verdict,
     pub first_nan: Option<NanReport>,
+    pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
     pub out_of_memory: Option<OutOfMemory>,
     pub events: usize,
@@ -287,6 +301,7 @@ impl Report {
             loss: given.loss,
             verdict: given.verdict,
             first_nan: given.first_nan.map(|op| NanReport::new(run.program, op)),
+            diagnosis: given.diagnosis,
             waits: Waits::new(run),
             out_of_memory: OutOfMemory::new(run),
             events: run.trace.events.len(),

@@ -18,6 +18,7 @@ fn given(verdict: Verdict) -> Given {
         loss: vec![5.5, 5.25],
         verdict,
         first_nan: None,
+        diagnosis: Vec::new(),
     }
 }
 

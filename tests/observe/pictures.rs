@@ -17,6 +17,7 @@ fn exported(session: &Session, format: Format) -> String {
         loss: vec![5.5451, 5.3],
         verdict,
         first_nan: None,
+        diagnosis: Vec::new(),
     };
     export(&Observed::new(Run::new(session.program(), session.trace())), given, format)
 }
