@@ -329,7 +329,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Redo, &["U"], "redo", "redo what was undone").edits(),
     bind(Command::TakeAll, &[], "take-all-cells", "take all cells out, to build a plan").edits(),
     bind(Command::SavePlan, &["W"], "save-plan", "write the plan to a sheet (CSV)").edits(),
-    bind(Command::Pin, &["a"], "pin", "pin this run, to compare others with it").out(),
+    bind(Command::Pin, &["a"], "pin", "pin this run, to compare others").out(),
     bind(Command::Link, &["A"], "link", "link by time, event or micro-batch").out(),
     bind(Command::Knobs, &["o"], "knobs", "turn the scenario's knobs").page(),
     bind(Command::Reset, &["Bksp"], "reset", "put all knobs back").page(),
