@@ -10,7 +10,7 @@ use crate::scenario::Layer;
 
 /// What a wrong layer looks like, and the mistakes that look like that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
+pub struct Looks {
     /// The results that are wrong.
     pub wrong: Vec<&'static str>,
     /// Those that are right.
@@ -76,12 +76,12 @@ const FINGERPRINTS: [Fingerprint; 11] = [
 const BF16: f64 = 1.0 / 64.0;
 
 /// Looks at the results of a layer, and at what its ranks computed.
-pub(super) fn diagnose(layer: &Layer, program: &Program, compared: &[Compared]) -> Diagnosis {
+pub(super) fn diagnose(layer: &Layer, program: &Program, compared: &[Compared]) -> Looks {
     let is_wrong = |result: &Compared| result.wrong.contains(&true);
     let (wrong, right): (Vec<&Compared>, Vec<&Compared>) = compared.iter().partition(|result| is_wrong(result));
     let names = |list: &[&Compared]| list.iter().map(|result| result.name).collect::<Vec<_>>();
-    let mut diagnosis = Diagnosis { wrong: names(&wrong), right: names(&right), signs: Vec::new(), suspects: Vec::new() };
-    let [o, lse, dq, dk, dv] = compared else { return diagnosis };
+    let mut looks = Looks { wrong: names(&wrong), right: names(&right), signs: Vec::new(), suspects: Vec::new() };
+    let [o, lse, dq, dk, dv] = compared else { return looks };
     let most = |result: &Compared| result.off.iter().fold(0.0, |most: f64, &x| if x > most || x.is_nan() { x } else { most });
     let seen = Evidence {
         wrong: [o, lse, dq, dk, dv].map(is_wrong),
@@ -97,13 +97,13 @@ pub(super) fn diagnose(layer: &Layer, program: &Program, compared: &[Compared]) 
         (seen.work == Work::Even, "all ranks computed equally many pairs, and not the right number"),
         (seen.work == Work::Other, "ranks computed other pairs than their placement leaves"),
     ];
-    diagnosis.signs = signs.into_iter().filter(|(is_seen, _)| *is_seen).map(|(_, sign)| sign).collect();
+    looks.signs = signs.into_iter().filter(|(is_seen, _)| *is_seen).map(|(_, sign)| sign).collect();
     let fits = |print: &&Fingerprint| {
         let overflow = (print.bug == AttentionBug::NaiveLse) == seen.overflowed;
         overflow && (seen.overflowed || print.wrong == seen.wrong) && (print.shows)(&seen)
     };
-    diagnosis.suspects = FINGERPRINTS.iter().filter(fits).map(|print| print.bug).collect();
-    diagnosis
+    looks.suspects = FINGERPRINTS.iter().filter(fits).map(|print| print.bug).collect();
+    looks
 }
 
 /// The pairs that the forward kernels of each rank computed, against what the placement leaves of the mask.
@@ -128,7 +128,7 @@ fn pairs(program: &Program, attention: &Attention) -> Vec<u64> {
     program.order.iter().map(|order| order.iter().map(flops).sum::<u64>() / attention.flops_per_pair()).collect()
 }
 
-impl fmt::Display for Diagnosis {
+impl fmt::Display for Looks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "wrong: {}", self.wrong.join(", "))?;
         if !self.right.is_empty() {

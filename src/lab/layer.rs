@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::fingerprint::{self, Diagnosis};
+use super::fingerprint::{self, Looks};
 use super::reference::{in_double, untimed};
 use super::verdict::{DOUBLE_DRIFT, DRIFT_FACTOR, Difference, Verdict};
 use crate::base::context::Attention;
@@ -45,11 +45,7 @@ pub struct Compared {
 }
 
 /// The verdict, and what a wrong one looks like.
-pub(super) fn judge(
-    scenario: &Scenario,
-    layer: &Layer,
-    session: &Session,
-) -> crate::engine::Result<(Verdict, Option<Diagnosis>)> {
+pub(super) fn judge(scenario: &Scenario, layer: &Layer, session: &Session) -> crate::engine::Result<(Verdict, Option<Looks>)> {
     let own = Results::of(session.program(), |buffer| session.value(buffer))?;
     let one = Results::of_one_device(scenario, layer, false)?;
     if own.same_bits(&one) {
@@ -64,8 +60,8 @@ pub(super) fn judge(
         Some((name, rank)) => {
             let (op, tensor, rank) = (writer(session.program(), name, rank), name.to_owned(), Rank::new(rank));
             let first_difference = Difference { step: 0, op, tensor, rank };
-            let diagnosis = fingerprint::diagnose(layer, session.program(), &compared);
-            (Verdict::Wrong { max_abs_diff, first_difference }, Some(diagnosis))
+            let looks = fingerprint::diagnose(layer, session.program(), &compared);
+            (Verdict::Wrong { max_abs_diff, first_difference }, Some(looks))
         }
     })
 }

@@ -219,12 +219,12 @@ fn a_bug_is_recognised_by_its_fingerprint() {
     for &bug in AttentionBug::ALL {
         let run = with_bug(bug);
         assert_eq!(run.verdict.name(), "wrong", "{bug}");
-        let diagnosis = run.diagnosis.as_ref().unwrap_or_else(|| panic!("{bug} has no diagnosis"));
+        let looks = run.looks.as_ref().unwrap_or_else(|| panic!("{bug} looks like nothing"));
         // A weight that is not rescaled and one that is averaged look alike: o wrong, lse and dv right.
         let alike = [AttentionBug::NoRescale, AttentionBug::AverageMerge];
         let expected = if alike.contains(&bug) { alike.to_vec() } else { vec![bug] };
-        assert_eq!(diagnosis.suspects, expected, "{bug}: {diagnosis}");
-        assert!(diagnosis.to_string().contains(bug.name()), "{diagnosis}");
+        assert_eq!(looks.suspects, expected, "{bug}: {looks}");
+        assert!(looks.to_string().contains(bug.name()), "{looks}");
     }
 }
 

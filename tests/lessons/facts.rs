@@ -31,9 +31,9 @@ fn attention(run: &Run) -> Vec<String> {
     let Some(blocks) = Blocks::of(run.session.program()) else { return Vec::new() };
     let work = (0..blocks.slices).map(|rank| blocks.work(rank).to_string()).collect::<Vec<_>>().join(" ");
     let mut facts = vec![format!("computes {work}")];
-    if let Some(diagnosis) = &run.diagnosis {
-        facts.push(format!("wrong: {}", diagnosis.wrong.join(" ")));
-        facts.extend(diagnosis.suspects.iter().map(|bug| format!("as with {bug}")));
+    if let Some(looks) = &run.looks {
+        facts.push(format!("wrong: {}", looks.wrong.join(" ")));
+        facts.extend(looks.suspects.iter().map(|bug| format!("as with {bug}")));
     }
     facts
 }

@@ -15,5 +15,5 @@ mod elementary;
 mod exact;
 mod flash;
 mod misuse;
-mod oracle;
+pub mod oracle;
 mod training;

@@ -4,6 +4,7 @@ use super::scenes::{self, Scene, pipeline};
 use ranklab::base::settings::AllReduce;
 use ranklab::observe::export::{Format, export, json};
 use ranklab::observe::report::{FirstDifference, Given, JSON_SCHEMA, Verdict};
+use ranklab::observe::slack::Slack;
 use ranklab::observe::{Ledger, Metrics, Observed, Report, Run, VerdictKind};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,12 +17,14 @@ fn given(verdict: Verdict) -> Given {
         algorithm: Some(AllReduce::Ring),
         loss: vec![5.5, 5.25],
         verdict,
+        first_nan: None,
+        diagnosis: Vec::new(),
     }
 }
 
 fn document(session: &ranklab::engine::session::Session, given: Given) -> Value {
     let run = Run::new(session.program(), session.trace());
-    let report = Report::new(&run, &Metrics::new(&run, &Ledger::new(&run)), given);
+    let report = Report::new(&run, &Metrics::new(&run, &Ledger::new(&run)), &Slack::new(&run), given);
     serde_json::from_str(&json(&report)).expect("a report is JSON")
 }
 
@@ -30,7 +33,7 @@ fn reports_fit_their_schema() {
     let schema: Value = serde_json::from_str(JSON_SCHEMA).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
     let first = FirstDifference { step: 1, op: "all-reduce bucket0".to_owned(), tensor: "grad3".to_owned(), rank: 2 };
-    let wrong = Verdict { kind: VerdictKind::Wrong, max_abs_diff: Some(0.5), first_difference: Some(first), diagnosis: None };
+    let wrong = Verdict { kind: VerdictKind::Wrong, max_abs_diff: Some(0.5), first_difference: Some(first), looks: None };
     let verdicts =
         [Verdict::default(), wrong, Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(1e-7), ..Verdict::default() }];
     for (name, session) in scenes::all() {

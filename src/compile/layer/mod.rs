@@ -56,6 +56,7 @@ struct Work<'program> {
 }
 
 /// A block on its way back.
+#[derive(Clone, Copy)]
 struct Backward {
     /// The slice of its queries.
     queries: usize,

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod breakdown;
 pub mod chrome;
+pub mod compare;
 pub mod debugger;
 pub mod facts;
 pub mod gaps;
@@ -13,6 +14,7 @@ pub mod links;
 pub mod memory;
 pub mod metrics;
 pub mod parts;
+pub mod plan;
 pub mod popup;
 pub mod prepared;
 pub mod selected;
