@@ -263,8 +263,8 @@ keys! {
         OP "op" Text, Like("0F3", "all ops"), "",
             "the ops that it meets: the first words of their text, whole: `all-reduce bucket0` or `0F3`";
         STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
-        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2; less-memory: 0.5"), "",
-            "slow-rank, slow-link: how many times as long it takes; less-memory: as much memory as others";
+        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2, or 0.5 as a share"), "",
+            "slow-rank, slow-link: how many times as long it takes; less-memory, unequal-tokens: the share that is there";
     }
     collective Collective {
         KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is("all-reduce"), "", "which collective";

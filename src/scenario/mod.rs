@@ -41,6 +41,7 @@ use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
+use crate::program::tables::Padded;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
@@ -112,6 +113,8 @@ pub struct Batch {
     pub steps: u32,
     /// What was done before the first of them.
     pub before: Before,
+    /// Padding that a fault puts into the data.
+    pub padded: Option<Padded>,
 }
 
 /// What was done before a run: nothing, or what a checkpoint says.

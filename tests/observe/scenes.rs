@@ -106,7 +106,13 @@ impl Scene {
         let task = Task::Train(Training {
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps, before: Before::default() },
+            batch: Batch {
+                micro_batches: self.micro_batches,
+                micro_batch_size: 1,
+                steps: self.steps,
+                before: Before::default(),
+                padded: None,
+            },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {
