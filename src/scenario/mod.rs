@@ -150,14 +150,25 @@ pub struct DataParallel {
 pub struct Fsdp {
     /// Ranks that share one copy of the state; divides the data-parallel ranks.
     pub shard_size: usize,
-    /// What is gathered for forward is freed, and gathered again for backward.
-    pub reshard_after_forward: bool,
+    /// What becomes of what is gathered for forward.
+    pub reshard_after_forward: Reshard,
     /// Units gathered ahead of computation.
     pub prefetch: usize,
     /// The most units that are gathered at a time.
     pub in_flight: usize,
     /// How much is gathered as a whole.
     pub wrap: Wrap,
+}
+
+/// What becomes of gathered parameters between forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reshard {
+    /// They are kept whole.
+    Keep,
+    /// They are freed, and gathered again from all shards.
+    Free,
+    /// They are cut among so many neighbours, more than one and fewer than share a copy, and gathered again from those alone.
+    To(usize),
 }
 
 /// What backward computes again.

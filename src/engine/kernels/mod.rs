@@ -404,7 +404,9 @@ impl<'a> Operands<'a> {
     fn take_shard(&self) -> Result<Vec<Value>> {
         let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
         let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
+            bail!("{name} is no shard")
+        };
         let start = place as usize * self.layout(result).parts[0].elements();
         let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
         unpack(self.program, &whole, start, self.op.writes)
