@@ -42,6 +42,7 @@ impl Run {
             algorithm: Some(algorithm),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
+            first_nan: self.first_nan,
             diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
     }
