@@ -3,7 +3,7 @@
 use crate::base::hardware::{Costs, Link, UnitCosts};
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
-use crate::scenario::{Collective, Order, Scenario, Task, Training};
+use crate::scenario::{Collective, Order, Reshard, Scenario, Task, Training};
 use crate::schedule::Times;
 
 /// A closed form with its value for this scenario.
@@ -97,7 +97,7 @@ fn state(training: &Training) -> Formula {
 fn traffic(training: &Training) -> Formula {
     let (sharing, shards) = training.sharing();
     let micro_batches = f64::from(training.batch.micro_batches);
-    let passes = if training.fsdp.reshard_after_forward { 3.0 } else { 2.0 };
+    let passes = if training.fsdp.reshard_after_forward == Reshard::Keep { 2.0 } else { 3.0 };
     let (text, value) = match () {
         () if sharing.parameters && shards < training.data_ranks() => {
             (format!("({passes} + 2/{shards}) G"), (passes + 2.0 / count(shards)) * micro_batches)

@@ -33,6 +33,8 @@ pub enum Kind {
     Number(f64, f64),
     /// `true` or `false`.
     Bool,
+    /// `true`, `false`, or a whole number in this range.
+    BoolOr(i64, i64),
     /// A text without line breaks.
     Text,
     /// A text: one of these.
@@ -131,7 +133,7 @@ macro_rules! keys {
     };
 }
 
-use Kind::{Bool, Choice, Integer, Integers, Number, Preset, Text};
+use Kind::{Bool, BoolOr, Choice, Integer, Integers, Number, Preset, Text};
 
 keys! {
     top Top {
@@ -187,8 +189,8 @@ keys! {
     fsdp Fsdp {
         SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
             "ranks that share one copy; fewer than data is hybrid sharding";
-        RESHARD_AFTER_FORWARD "reshard_after_forward" Bool, Is("true"), "",
-            "gathered parameters are freed after forward and gathered again for backward";
+        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Is("true"), "",
+            "gathered parameters are freed after forward and gathered again for backward; a number: kept as shards of so many ranks";
         PREFETCH "prefetch" Integer(0, 10_000), Is("1"), "units", "how many units ahead of computation parameters are gathered";
         IN_FLIGHT "in_flight" Integer(1, 10_000), Is("2"), "units", "the most units that are gathered at a time";
         WRAP "wrap" Choice(|| Wrap::NAMES.to_vec()), Is("layer"), "", "what is gathered as a whole: a layer, four layers, everything";
@@ -263,8 +265,8 @@ keys! {
         OP "op" Text, Like("0F3", "all ops"), "",
             "the ops that it meets: the first words of their text, whole: `all-reduce bucket0` or `0F3`";
         STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
-        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2; less-memory: 0.5"), "",
-            "slow-rank, slow-link: how many times as long it takes; less-memory: as much memory as others";
+        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2, or 0.5 as a share"), "",
+            "slow-rank, slow-link: how many times as long it takes; less-memory, unequal-tokens: the share that is there";
     }
     collective Collective {
         KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is("all-reduce"), "", "which collective";

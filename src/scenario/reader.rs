@@ -62,6 +62,7 @@ fn meant(written: &mut Written) -> Option<Scenario> {
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
     levels::check(written, &scenario);
     fold::settle(written, &mut scenario);
+    trouble::settle(&mut scenario);
     limits::check(written, &scenario);
     Some(scenario)
 }

@@ -63,6 +63,29 @@ fn gathers_may_run_ahead_stay_or_take_everything() {
     check("shard_size = 2");
     check("shard_size = 2\nreshard_after_forward = false");
     check("shard_size = 1");
+    check("reshard_after_forward = 2");
+    check("reshard_after_forward = 2\nprefetch = 3\nin_flight = 5");
+    check("reshard_after_forward = 2\nprefetch = 0\nwrap = \"block\"");
+}
+
+/// FSDP2: what forward gathered is kept as shards of a few ranks, and backward gathers among those alone.
+#[test]
+fn parameters_may_be_cut_among_fewer_ranks_between_forward_and_backward() {
+    for (data, near, micro_batches) in [(4, 2, 1), (8, 2, 2), (8, 4, 3), (6, 3, 1)] {
+        let settings =
+            |reshard: &str| format!("expand = false\n[fsdp]\nreshard_after_forward = {reshard}\n[numerics]\nexact = true\n");
+        check("fsdp", (data, 1), micro_batches, &settings(&near.to_string()), &["equal"]);
+        let of = |reshard: &str| metrics(&text("fsdp", (data, 1), micro_batches, &settings(reshard)));
+        let (free, some, keep) = (of("true"), of(&near.to_string()), of("false"));
+        let peak = |metrics: &Metrics| metrics.ranks[0].peak_bytes;
+        assert!(peak(&free) < peak(&some) && peak(&some) < peak(&keep), "{data} {near}");
+        assert!((some.ranks[0].traffic_psi - free.ranks[0].traffic_psi).abs() < 1e-12, "as many payloads");
+        assert!(some.ranks[0].bytes_sent < free.ranks[0].bytes_sent, "a gather of {near} ranks sends less than one of {data}");
+        let run = run(&text("fsdp", (data, 1), micro_batches, &settings(&near.to_string())));
+        let program = run.session.program();
+        let small = program.groups.iter().filter(|group| group.name.starts_with("near"));
+        assert!(small.clone().count() == data / near && small.clone().all(|group| group.ranks.len() == near));
+    }
 }
 
 #[test]
@@ -71,6 +94,9 @@ fn pipelines_share_out_what_they_may() {
         for schedule in ["gpipe", "1f1b"] {
             let settings = |more: &str| format!("[pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = true\n{more}");
             check(strategy, (2, 2), 3, &settings(""), &["equal"]);
+            if strategy == "fsdp" {
+                check(strategy, (4, 2), 3, &settings("[fsdp]\nreshard_after_forward = 2\n"), &["equal"]);
+            }
             check(strategy, (3, 2), 2, &settings("[fsdp]\nreshard_after_forward = false\n"), &["equal"]);
         }
     }

@@ -69,6 +69,8 @@ fn scenarios_of_faults_are_traced() {
     check("fault-no-sync-on-last", "completed", "wrong", 0, "drift apart");
     check("fault-no-sync-forgotten", "completed", "expected-drift", 0, "4 times a step");
     check("fault-read-on-one-rank", "deadlocked", "none", 0, "without the others");
+    check("fault-unequal-tokens", "completed", "wrong", 3, "16 of 32 tokens count");
+    check("fault-save-without-gather", "completed", "expected-drift", 0, "have the shape [0]");
     check("fault-less-memory", "out-of-memory", "none", 1, "would report a time-out");
     check("skip-all-reduce-one", "deadlocked", "none", 1, "leaves out");
     check("slow-rank", "completed", "equal", 2, "2.00 times as long");

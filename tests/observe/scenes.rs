@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
-    Training, Values,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Reshard, Scenario,
+    Task, Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -106,7 +106,13 @@ impl Scene {
         let task = Task::Train(Training {
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps, before: Before::default() },
+            batch: Batch {
+                micro_batches: self.micro_batches,
+                micro_batch_size: 1,
+                steps: self.steps,
+                before: Before::default(),
+                padded: None,
+            },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {
@@ -118,7 +124,13 @@ impl Scene {
                 overlap,
                 expand: true,
             },
-            fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
+            fsdp: Fsdp {
+                shard_size: self.replicas,
+                reshard_after_forward: Reshard::Free,
+                prefetch: 1,
+                in_flight: 2,
+                wrap: Wrap::Layer,
+            },
             recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),

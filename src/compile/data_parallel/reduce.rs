@@ -225,7 +225,7 @@ impl Meetings<'_> {
             let (kind, elements, padding) = match meeting {
                 Meeting::All => (CollectiveKind::AllReduce, all, 0),
                 Meeting::Copy => (CollectiveKind::ReduceScatter, shard * unit.shards, shard * unit.shards - all),
-                Meeting::Replicas => (CollectiveKind::AllReduce, shard, 0),
+                Meeting::Replicas | Meeting::Near(_) => (CollectiveKind::AllReduce, shard, 0),
             };
             let dtype = training.precision.gradient;
             let group = program.group(group);

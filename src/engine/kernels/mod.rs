@@ -256,7 +256,29 @@ impl<'a> Operands<'a> {
         let dims = self.dims()?;
         let sample = u64::from(micro_batch) * dims.micro_batch_size as u64;
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { targets })])
+        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? })])
+    }
+
+    /// Targets of a micro-batch; those of padding do not count.
+    fn counted(&self, targets: &Tensor, micro_batch: u32) -> Result<Tensor> {
+        let Some(padded) = self.setting().padded.filter(|padded| padded.meets(micro_batch)) else { return Ok(targets.clone()) };
+        let mut rows = targets.to_vec2::<u32>()?;
+        rows.iter_mut().for_each(|row| row[padded.tokens..].fill(cpu::head::IGNORED));
+        Tensor::new(rows, &Device::Cpu)
+    }
+
+    /// The loss of a micro-batch and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
+    fn weighed(&self, (loss, mut saved): (Tensor, Vec<Tensor>)) -> Result<(Tensor, Vec<Tensor>)> {
+        let micro_batch = self.op.reads.iter().find_map(|buffer| match self.program.buffers[buffer.index()].name {
+            Name::Targets(micro_batch) => Some(micro_batch),
+            _ => None,
+        });
+        let (Some(padded), Some(micro_batch)) = (self.setting().padded, micro_batch) else { return Ok((loss, saved)) };
+        let weight = padded.weight(micro_batch, self.model()?.sequence);
+        if let Some(gradient) = saved.last_mut() {
+            *gradient = cpu::elementwise::scale(gradient, weight)?;
+        }
+        Ok((cpu::elementwise::scale(&loss, weight)?, saved))
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
@@ -264,7 +286,7 @@ impl<'a> Operands<'a> {
         let (output, saved) = match part {
             Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
             Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
-            Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
+            Part::Head => self.weighed(cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?)?,
         };
         let saved = self.kept(part, saved, 1)?;
         Ok(vec![one(output), saved])
@@ -382,7 +404,9 @@ impl<'a> Operands<'a> {
     fn take_shard(&self) -> Result<Vec<Value>> {
         let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
         let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
+            bail!("{name} is no shard")
+        };
         let start = place as usize * self.layout(result).parts[0].elements();
         let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
         unpack(self.program, &whole, start, self.op.writes)
