@@ -168,7 +168,7 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
-        Part::Embedding => Vec::new(),
+        Part::Embedding => saved::embedding_saved(model, size),
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
         Part::Head => saved::head_saved(model, size),

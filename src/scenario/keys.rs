@@ -155,7 +155,7 @@ keys! {
         BIAS "bias" Choice(|| Bias::NAMES.to_vec()), Like("no-qkv", "the preset's"), "", "which layers have a bias";
         FUSED_QKV "fused_qkv" Bool, Like("true", "the preset's"), "", "one matrix for queries, keys and values, or three";
         TIED "tied" Bool, Like("false", "the preset's"), "", "the head shares the token embedding's weight";
-        DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element";
+        DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element: embedding, attention probabilities, what each half of a block adds";
         PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
             "type of the parameters and their gradients";
         BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says"), "",
@@ -198,6 +198,8 @@ keys! {
         EVERY "every" Integer(1, 10_000), Is("1"), "layers", "recompute one layer in so many";
         SAVED "saved" Choice(|| SavedTensors::NAMES.to_vec()), Like("lab", "megatron for shapes in half precision, else lab"), "",
             "which tensors a layer keeps";
+        PRESERVE_RNG_STATE "preserve_rng_state" Bool, Is("true"), "",
+            "forward leaves word where its random numbers stood, so that dropout drops the same elements again";
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";

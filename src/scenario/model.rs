@@ -87,10 +87,6 @@ fn check(written: &mut Written, model: &Model) {
         let problem = Problem::new(message).hint("hidden / heads must be even");
         written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], problem);
     }
-    if model.dropout > 0.0 {
-        let problem = Problem::new(format!("`dropout = {}` is not computed yet", model.dropout)).allowed("0");
-        written.refuse(&[&model::DROPOUT], problem);
-    }
 }
 
 fn check_divides(written: &mut Written, keys: [&'static Key; 2], [whole, part]: [usize; 2]) {

@@ -5,6 +5,7 @@ mod buckets;
 mod collectives;
 mod contention;
 mod deadlocks;
+mod dropout;
 mod folding;
 mod recompute;
 mod schedules;

@@ -11,6 +11,7 @@
 
 mod backward;
 mod cases;
+mod dropout;
 mod elementary;
 mod exact;
 mod misuse;

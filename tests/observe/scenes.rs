@@ -119,7 +119,7 @@ impl Scene {
                 expand: true,
             },
             fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
-            recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
+            recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab, preserve_rng_state: true },
             pipeline: Pipeline {
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,

@@ -9,11 +9,12 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::value::Value;
 use crate::base::model::{Model, Part};
-use crate::base::saved::block_saved;
+use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
+use crate::program::{Buffer, Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
+use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
@@ -28,7 +29,7 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
         Kernel::BackwardInput(part) => operands.backward_input(part),
         Kernel::BackwardWeight(part) => operands.backward_weight(part),
         Kernel::Recompute(part) => operands.recompute(part),
-        Kernel::RecomputeAttention(_) => operands.recompute_attention(),
+        Kernel::RecomputeAttention(part) => operands.recompute_attention(part),
         Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
         Kernel::Accumulate => operands.accumulate(),
         Kernel::Average(_) | Kernel::AverageShard => operands.average(),
@@ -162,13 +163,31 @@ fn one(tensor: Tensor) -> Value {
     Value::Cpu(Arc::new([tensor]))
 }
 
+/// A state of the random numbers as a value: the seed, and the first sample of the micro-batch.
+fn random_value(state: RandomState) -> Result<Value> {
+    let word = |number: u64| match u32::try_from(number) {
+        Ok(number) => Tensor::new(&[number], &Device::Cpu),
+        Err(_) => bail!("{number} is too large for a state of the random numbers"),
+    };
+    Ok(Value::Cpu(Arc::new([word(state.seed)?, word(state.sample)?])))
+}
+
+/// The state that a value holds.
+fn random_state(words: &[Tensor]) -> Result<RandomState> {
+    let word = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<u32>();
+    let words = words.iter().map(word).collect::<Result<Vec<_>>>()?.concat();
+    let [seed, sample] = words[..] else { bail!("a state of the random numbers is a seed and a sample") };
+    Ok(RandomState { seed: u64::from(seed), sample: u64::from(sample) })
+}
+
 /// candle's name for a type that the CPU kernels know.
 fn dtype(dtype: Dtype) -> Result<DType> {
     match dtype {
         Dtype::F32 => Ok(DType::F32),
         Dtype::F64 => Ok(DType::F64),
         Dtype::U32 => Ok(DType::U32),
-        Dtype::Bf16 | Dtype::F16 | Dtype::U8 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
+        Dtype::U8 => Ok(DType::U8),
+        Dtype::Bf16 | Dtype::F16 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
     }
 }
 
@@ -185,22 +204,28 @@ fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
-    /// Its reads but for what was computed again.
+    /// Its reads but for the two below, which stand behind all others.
     op: Op<'a>,
     /// What was not saved but computed again.
     recomputed: Option<BufferId>,
+    /// Where the random numbers stood in forward.
+    random_state: Option<BufferId>,
     buffers: &'a [Value],
 }
 
 impl<'a> Operands<'a> {
     fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
-        let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
-        match op.reads.split_last() {
-            Some((&last, reads)) if is_recomputed(&last) => {
-                Self { program, op: Op { reads, ..op }, recomputed: Some(last), buffers }
-            }
-            _ => Self { program, op, recomputed: None, buffers },
+        let mut operands = Self { program, op, recomputed: None, random_state: None, buffers };
+        if let Some((&last, reads)) = op.reads.split_last() {
+            let place = match program.buffers[last.index()].name {
+                Name::Recomputed(..) => &mut operands.recomputed,
+                Name::RandomState(..) => &mut operands.random_state,
+                _ => return operands,
+            };
+            *place = Some(last);
+            operands.op.reads = reads;
         }
+        operands
     }
 
     fn setting(&self) -> &Setting {
@@ -260,17 +285,45 @@ impl<'a> Operands<'a> {
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (output, saved) = match part {
-            Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
-            Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Embedding => cpu::embedding::forward(&dims, self.draw(part)?.random, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => cpu::block::forward(&dims, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
         };
-        let saved = self.kept(part, saved, 1)?;
-        Ok(vec![one(output), saved])
+        let mut values = vec![one(output)];
+        for &buffer in self.op.writes.iter().skip(1) {
+            values.push(match self.program.buffers[buffer.index()].name {
+                Name::RandomState(..) => random_value(self.draw(part)?.random)?,
+                _ => self.kept(part, saved.clone(), buffer)?,
+            });
+        }
+        Ok(values)
     }
 
-    /// What a part saves, as far as the buffer that the op writes at `place` has room for it.
-    fn kept(&self, part: Part, saved: Vec<Tensor>, place: usize) -> Result<Value> {
-        let (Part::Block(_), Some(&buffer)) = (part, self.op.writes.get(place)) else { return Ok(Value::Cpu(saved.into())) };
+    /// Which random numbers the op draws: those of its micro-batch; as forward left word of them, where it computes something again.
+    fn draw(&self, part: Part) -> Result<Draw> {
+        let (setting, b) = (self.setting(), self.setting().micro_batch_size as u64);
+        let micro_batch = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
+            Name::Tokens(m) | Name::Activation(_, m) | Name::Saved(_, m) => Some(u64::from(m)),
+            _ => None,
+        };
+        let micro_batch = self.op.reads.iter().find_map(micro_batch).unwrap_or(0);
+        let is_again = matches!(self.kernel(), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
+        let random = match self.random_state {
+            Some(buffer) => random_state(&tensors(self.layout(buffer), self.value(buffer))?)?,
+            // Nobody kept word: they stand where forward left them, behind the micro-batch.
+            None => RandomState { seed: setting.seed, sample: (micro_batch + u64::from(is_again)) * b },
+        };
+        Ok(Draw { part, random })
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        let OpKind::Run(kernel) = self.op.kind else { return None };
+        Some(self.program.kernels[kernel.index()].kernel)
+    }
+
+    /// What a part saves, as far as `buffer` has room for it.
+    fn kept(&self, part: Part, saved: Vec<Tensor>, buffer: BufferId) -> Result<Value> {
+        let Part::Block(_) = part else { return Ok(Value::Cpu(saved.into())) };
         let parts = &self.layout(buffer).parts;
         let dims = self.dims()?;
         let named = block_saved(&dims.model, dims.micro_batch_size).into_iter().zip(saved);
@@ -295,18 +348,19 @@ impl<'a> Operands<'a> {
 
     fn recompute(&self, part: Part) -> Result<Vec<Value>> {
         let (_, saved) = match part {
-            Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => cpu::block::forward(&self.dims()?, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Embedding | Part::Head => bail!("{part} is not computed again"),
         };
-        Ok(vec![self.kept(part, saved, 0)?])
+        self.op.writes.iter().map(|&buffer| self.kept(part, saved.clone(), buffer)).collect()
     }
 
-    fn recompute_attention(&self) -> Result<Vec<Value>> {
+    fn recompute_attention(&self, part: Part) -> Result<Vec<Value>> {
         let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
         let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
             bail!("q, k and v were not saved")
         };
-        cpu::block::probabilities(&self.dims()?, &self.bundle(0)?[qkv]).map(|probabilities| vec![one(probabilities)])
+        let core = cpu::block::core(&self.dims()?, self.draw(part)?, &self.bundle(0)?[qkv])?;
+        Ok(vec![Value::Cpu(core.into())])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
@@ -321,12 +375,17 @@ impl<'a> Operands<'a> {
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let earlier = &self.op.reads[2.min(self.op.reads.len())..];
-        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
-        let earlier = if fresh { None } else { Some(self.rest(2)?) };
+        // The gradients that it adds to stand behind all else.
+        let first = self.op.reads.len().saturating_sub(self.op.writes.len());
+        let fresh = self.op.reads[first..].iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
+        let earlier = if fresh { None } else { Some(self.rest(first)?) };
         let earlier = earlier.as_deref();
         let gradients = match part {
-            Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
+            Part::Embedding => {
+                let is_dropped = !embedding_saved(&dims.model, dims.micro_batch_size).is_empty();
+                let saved = if is_dropped { self.bundle(2)? } else { Vec::new() };
+                cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, &saved, earlier)?
+            }
             Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
         };

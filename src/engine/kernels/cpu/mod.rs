@@ -11,6 +11,7 @@
 pub mod allocator;
 pub mod block;
 pub mod data;
+pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 pub mod float;
