@@ -20,7 +20,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         print(&format!(
             "# {} GPUs, {} NICs\n{}",
             topology.gpus(),
-            topology.devices.len() - topology.gpus(),
+            topology.nics(),
             topology.hardware()
         ))?;
         return Ok(Exit::Done);

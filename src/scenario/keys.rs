@@ -194,7 +194,7 @@ keys! {
         WRAP "wrap" Choice(|| Wrap::NAMES.to_vec()), Is("layer"), "", "what is gathered as a whole: a layer, four layers, everything";
     }
     recompute Recompute {
-        MODE "mode" Choice(|| Recompute::NAMES.to_vec()), Is("none"), "", "what backward computes again instead of keeping it";
+        MODE "mode" Choice(|| Recompute::NAMES.to_vec()), Is("none"), "", "what backward computes again instead of keeping it; with unit costs selective takes no time";
         EVERY "every" Integer(1, 10_000), Is("1"), "layers", "recompute one layer in so many";
         SAVED "saved" Choice(|| SavedTensors::NAMES.to_vec()), Like("lab", "megatron for shapes in half precision, else lab"), "",
             "which tensors a layer keeps";
@@ -239,6 +239,8 @@ keys! {
             "memory of a device; a GB is 1e9 bytes";
         NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";
         RANKS_PER_NODE "ranks_per_node" Integer(1, 65_536), Like("8", "8, or ranks / nodes"), "ranks", "ranks in a node";
+        TOPOLOGY "topology" Text, Is("none"), "",
+            "a file beside this one with the table of nvidia-smi topo -m: ranks and NICs of a node, and the link inside";
         SHARING "sharing" Bool, Is("false"), "",
             "messages in flight share ports and NICs max-min fairly; collectives that are one operation do not";
         NICS_PER_NODE "nics_per_node" Integer(1, 65_536), Like("8", "one for each rank"), "",
@@ -246,6 +248,8 @@ keys! {
     }
     device Device {
         FLOPS "flops" Number(0.000_1, 1e6), Like("400", "the table's"), "TFLOP/s", "achieved speed of matrix products";
+        PEAK_FLOPS "peak_flops" Number(0.000_1, 1e6), Like("1000", "the table's"), "TFLOP/s",
+            "dense peak of matrix products, as a data sheet says: MFU and HFU are shares of it";
         BANDWIDTH "bandwidth" Number(0.01, 1e6), Like("100", "the table's"), "GB/s", "speed of its memory";
         SOURCE "source" Text, Like("my own measurement", "says that the scenario set them"), "", "where the numbers come from";
     }

@@ -4,7 +4,7 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, nume
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, topology, training, trouble};
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
 
@@ -25,6 +25,7 @@ pub(super) fn read(name: &str, text: &str, overrides: &[String]) -> Result<Writt
     let is_sheet = Sheet::is_likely(text);
     let mut written = Written::read(name, if is_sheet { "" } else { text }, overrides)?;
     sheet::read(&mut written, is_sheet.then_some(text));
+    topology::read(&mut written);
     Ok(written)
 }
 

@@ -134,8 +134,61 @@ fn traffic_is_that_of_the_papers() {
     check_traffic("zero-3", "", [3.0, 6.0, 12.0, 24.0]);
     check_traffic("fsdp", "", [3.0, 6.0, 12.0, 24.0]);
     check_traffic("fsdp", "[fsdp]\nreshard_after_forward = false\n", [2.0, 4.0, 8.0, 16.0]);
+    check_traffic("fsdp", "[fsdp]\nshard_size = 1\n", [2.0, 2.0, 2.0, 2.0]);
     check_traffic("ddp", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
     check_traffic("zero-1", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
+}
+
+/// Hybrid sharding: copies of the state on `shards` ranks each sum their shards, 2/shards of the parameters; zeros at their ends are
+/// padding, and no traffic.
+#[test]
+fn copies_of_the_state_exchange_their_shards() {
+    for (data, shards, micro_batches) in [(4_usize, 2_u8, 1_u32), (6, 3, 2), (6, 2, 3), (8, 4, 1)] {
+        for expand in [true, false] {
+            let settings = format!("expand = {expand}\n[fsdp]\nshard_size = {shards}\n[numerics]\nvalues = \"shape\"\n");
+            let metrics = metrics(&text("fsdp", (data, 1), micro_batches, &settings));
+            let expected = f64::from(micro_batches) * (3.0 + 2.0 / f64::from(shards));
+            for rank in &metrics.ranks {
+                assert!((rank.traffic_psi - expected).abs() < 1e-12, "{shards} of {data}: {} {expected}", rank.traffic_psi);
+            }
+        }
+    }
+}
+
+/// At the formula's number of tokens the traffic of a micro-batch takes as long as the pass that hides it. Without latency, and with a
+/// model that is nearly all weights.
+#[test]
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of times")]
+fn so_many_tokens_hide_the_traffic() {
+    use ranklab::observe::formula::{self, Quantity};
+    use ranklab::program::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
+    for (strategy, data, kind, of_busy) in [
+        ("ddp", 8, AllReduce, 2.0 / 3.0),
+        ("ddp", 3, AllReduce, 2.0 / 3.0),
+        ("zero-1", 8, ReduceScatter, 2.0 / 3.0),
+        ("zero-2", 16, ReduceScatter, 2.0 / 3.0),
+        // Gathered twice, and the forward pass is a third.
+        ("zero-3", 8, AllGather, 2.0 / 3.0),
+    ] {
+        let text = |size: usize| {
+            format!(
+                "[model]\nlayers = 6\nhidden = 2048\nheads = 16\nsequence = 16\nvocab = 16\npositions = \"rotary\"\n\
+                 [batch]\nmicro_batches = 1\nmicro_batch_size = {size}\nsteps = 1\n[parallel]\ndata = {data}\n\
+                 [data_parallel]\nstrategy = \"{strategy}\"\nexpand = false\n[numerics]\nvalues = \"shape\"\ndtype = \"bf16\"\n\
+                 [hardware]\ncosts = \"h100-nvlink\"\nmemory_gb = 1000\n[hardware.device]\nbandwidth = 1000000\n\
+                 [hardware.inside]\nalpha = 0\n[hardware.between]\nalpha = 0\n"
+            )
+        };
+        let tokens = formula::find(&formula::of(&crate::support::scenario(&text(1))), Quantity::HidingTokens).expect("a formula").value;
+        let run = run(&text((tokens / 16.0).round() as usize));
+        let observed = Observed::new(run.session.program(), run.session.trace());
+        let metrics = Metrics::new(&observed, &Ledger::new(&observed));
+        let program = run.session.program();
+        let of_kind = metrics.collectives.iter().filter(|stats| program.collectives[stats.collective.index()].kind == kind);
+        let traffic: u64 = of_kind.map(|stats| (stats.end - stats.start).0).sum();
+        let ratio = traffic as f64 / (metrics.ranks[0].busy.0 as f64 * of_busy);
+        assert!((ratio - 1.0).abs() < 0.05, "{strategy} on {data}, {tokens} tokens: traffic takes {ratio} times the pass");
+    }
 }
 
 /// What rank 0 keeps of a model of `parameters` on `data` ranks, in bytes for each parameter, with what is cut and what is not.

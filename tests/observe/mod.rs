@@ -8,4 +8,5 @@ mod ledger;
 mod pictures;
 mod scenes;
 mod states;
+mod utilization;
 mod why;

@@ -148,6 +148,7 @@ impl Walk<'_> {
                 bytes: bytes(padded, dtype),
                 dtype,
                 padding: bytes(padded - unit.elements(program), dtype),
+                shards: 1,
             })
         });
         let shard = self.held.shards[gather.place].parameter.expect("a shard for each unit");

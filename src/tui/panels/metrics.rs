@@ -169,6 +169,15 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(overlap) = metrics.overlap() {
         add("overlap, of comm time", facts::percent(overlap), none());
     }
+    let utilization = [("MFU, modelled", data.report.mfu), ("HFU, modelled", data.report.hfu)];
+    for (name, share) in utilization {
+        share.into_iter().for_each(|share| add(name, facts::percent(share), none()));
+    }
+    if let Some(tokens) = data.report.tokens {
+        let whole = |value: f64| short_number(value.ceil());
+        let (wanted, text) = formula(Quantity::HidingTokens, &whole);
+        add("tokens, a micro-batch", tokens.micro_batch.to_string(), (wanted, format!("{text} hide its traffic")));
+    }
     let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
     if let Some(rank) = fullest {
         add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
