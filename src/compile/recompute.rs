@@ -26,7 +26,15 @@ pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let mut walk = Walk { program, training, rank, forwards: BTreeMap::new(), again: BTreeMap::new(), states: BTreeMap::new(), issued: Vec::new() };
+        let mut walk = Walk {
+            program,
+            training,
+            rank,
+            forwards: BTreeMap::new(),
+            again: BTreeMap::new(),
+            states: BTreeMap::new(),
+            issued: Vec::new(),
+        };
         order.into_iter().for_each(|op| walk.op(op));
         let issued = walk.issued;
         program.order[rank.index()] = issued;

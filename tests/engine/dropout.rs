@@ -43,7 +43,9 @@ fn what_is_computed_again_drops_the_same_elements() {
 fn without_the_state_of_the_random_numbers_gradients_are_wrong() {
     for mode in ["selective", "full"] {
         let text = |preserve: bool| {
-            format!("{SMALL}dropout = 0.3\n[batch]\nmicro_batches = 2\n[recompute]\nmode = \"{mode}\"\npreserve_rng_state = {preserve}\n")
+            format!(
+                "{SMALL}dropout = 0.3\n[batch]\nmicro_batches = 2\n[recompute]\nmode = \"{mode}\"\npreserve_rng_state = {preserve}\n"
+            )
         };
         let states = |run: &ranklab::lab::Run| {
             run.session.program().buffers.iter().filter(|buffer| matches!(buffer.name, Name::RandomState(..))).count()
@@ -88,7 +90,8 @@ fn micro_batches_of_any_size_drop_the_same_elements() {
 
 #[test]
 fn shapes_with_dropout_compile() {
-    let text = format!("{SMALL}dropout = 0.1\n[parallel]\ndata = 2\n[numerics]\nvalues = \"shape\"\n[recompute]\nmode = \"full\"\n");
+    let text =
+        format!("{SMALL}dropout = 0.1\n[parallel]\ndata = 2\n[numerics]\nvalues = \"shape\"\n[recompute]\nmode = \"full\"\n");
     let run = ranklab::lab::Lab::new().run(&scenario(&text)).expect("a run of shapes");
     assert_eq!(check(run.session.program()), []);
 }

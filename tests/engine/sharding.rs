@@ -179,7 +179,8 @@ fn so_many_tokens_hide_the_traffic() {
                  [hardware.inside]\nalpha = 0\n[hardware.between]\nalpha = 0\n"
             )
         };
-        let tokens = formula::find(&formula::of(&crate::support::scenario(&text(1))), Quantity::HidingTokens).expect("a formula").value;
+        let tokens =
+            formula::find(&formula::of(&crate::support::scenario(&text(1))), Quantity::HidingTokens).expect("a formula").value;
         let run = run(&text((tokens / 16.0).round() as usize));
         let observed = Observed::new(run.session.program(), run.session.trace());
         let metrics = Metrics::new(&observed, &Ledger::new(&observed));

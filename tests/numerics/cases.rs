@@ -136,7 +136,9 @@ pub fn masks(dims: &Dims, first_sample: u64) -> Result<BTreeMap<String, Tensor>>
     let mut masks = BTreeMap::new();
     for part in dims.model.parts().filter(|part| *part != Part::Head && dims.model.dropout > 0.0) {
         let places: &[(Place, &str)] = match part {
-            Part::Block(_) => &[(Place::Softmax, "softmax"), (Place::Attention, "attention"), (Place::FeedForward, "feed-forward")],
+            Part::Block(_) => {
+                &[(Place::Softmax, "softmax"), (Place::Attention, "attention"), (Place::FeedForward, "feed-forward")]
+            }
             _ => &[(Place::Embedding, "embedding")],
         };
         for &(place, name) in places {

@@ -31,7 +31,10 @@ fn utilization_is_a_share_of_the_peak() {
             assert!(mfu > 0.1 && hfu < achieved / peak, "{costs}: {mfu} {hfu}");
             // Four passes in place of three, but for the head.
             let ratio = hfu / mfu;
-            assert!(if mode == "full" { (1.32..4.0 / 3.0).contains(&ratio) } else { (ratio - 1.0).abs() < 1e-12 }, "{mode}: {ratio}");
+            assert!(
+                if mode == "full" { (1.32..4.0 / 3.0).contains(&ratio) } else { (ratio - 1.0).abs() < 1e-12 },
+                "{mode}: {ratio}"
+            );
             assert_eq!(report.clock.kind, "modelled");
         }
     }
@@ -55,7 +58,8 @@ fn without_time_or_peak_there_is_no_utilization() {
         let (report, _) = report(&format!("{SEVEN}[hardware]\n{costs}\n"));
         assert_eq!((report.mfu, report.hfu), (None, None), "{costs}");
     }
-    let (report, _) = report(&format!("{SEVEN}[hardware]\ncosts = \"laptop\"\nmemory_gb = 1000\n[hardware.device]\npeak_flops = 2\n"));
+    let (report, _) =
+        report(&format!("{SEVEN}[hardware]\ncosts = \"laptop\"\nmemory_gb = 1000\n[hardware.device]\npeak_flops = 2\n"));
     assert!(report.mfu.is_some_and(|mfu| mfu < 0.1));
     let (full, _) = report_of_a_full_card();
     assert_eq!((full.mfu, full.outcome), (None, "out-of-memory"));

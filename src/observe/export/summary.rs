@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use crate::base::units::short_number;
+use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
-use crate::base::words::grouped;
 use crate::observe::report::{Given, Tokens, Verdict, VerdictKind};
 use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};

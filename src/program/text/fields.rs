@@ -132,7 +132,9 @@ pub(super) const COLLECTIVE: &[Field<Collective>] = &[
     Field {
         name: "shards",
         show: |collective| (collective.shards > 1).then(|| collective.shards.to_string()),
-        read: |collective, text| whole(text).filter(|shards| (1..=1 << 16).contains(shards)).map(|shards| collective.shards = shards),
+        read: |collective, text| {
+            whole(text).filter(|shards| (1..=1 << 16).contains(shards)).map(|shards| collective.shards = shards)
+        },
         allowed: "a whole number from 1 to 65536",
     },
 ];

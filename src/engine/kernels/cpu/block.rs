@@ -142,13 +142,7 @@ fn forward_of<T: Float>(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tenso
 }
 
 /// A layer's output behind dropout, added to the residual stream.
-fn onto_residual<T: Float>(
-    layer: Linear,
-    parameters: &[Slice<T>],
-    input: &[T],
-    mask: Option<Mask<T>>,
-    residual: &[T],
-) -> Vec<T> {
+fn onto_residual<T: Float>(layer: Linear, parameters: &[Slice<T>], input: &[T], mask: Option<Mask<T>>, residual: &[T]) -> Vec<T> {
     let Some(mask) = mask else { return linear::forward(&[layer], parameters, input, Some(residual)) };
     let mut output = linear::forward(&[layer], parameters, input, None);
     mask.apply(&mut output);
