@@ -71,7 +71,8 @@ impl Stages {
             stage_of_place,
             activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
-            loss: program.layout(Layout::tensor(dtype, &[])),
+            // A mean over many tokens: nobody takes it in half precision.
+            loss: program.layout(Layout::tensor(dtype.widened(), &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),

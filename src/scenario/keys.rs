@@ -158,7 +158,7 @@ keys! {
         DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element: embedding, attention probabilities, what each half of a block adds";
         PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
             "type of the parameters and their gradients";
-        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says"), "",
+        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says; real values in bf16: mixed-adam-18"), "",
             "convention for the types of parameters, gradients and optimizer state";
     }
     batch Batch {
@@ -224,7 +224,7 @@ keys! {
     }
     numerics Numerics {
         VALUES "values" Choice(|| Values::NAMES.to_vec()), Is("real"), "", "compute every tensor, or follow shapes alone";
-        DTYPE "dtype" Choice(dtypes), Is("f32"), "", "type of the tensors; real values need f32 or f64";
+        DTYPE "dtype" Choice(dtypes), Is("f32"), "", "type of the tensors; real values need f32, f64 or bf16, and follow parameter_dtype";
         EXACT "exact" Bool, Is("false"), "", "round gradients to a grid before they are summed: sums lose their order";
     }
     hardware Hardware {

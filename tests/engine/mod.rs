@@ -7,6 +7,7 @@ mod contention;
 mod deadlocks;
 mod dropout;
 mod folding;
+mod half;
 mod recompute;
 mod schedules;
 mod sharding;

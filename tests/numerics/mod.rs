@@ -14,6 +14,7 @@ mod cases;
 mod dropout;
 mod elementary;
 mod exact;
+mod half;
 mod misuse;
 mod oracle;
 mod training;

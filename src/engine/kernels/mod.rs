@@ -1,21 +1,25 @@
 //! The kernel table: what each computation of a program does to values.
 
 pub mod cpu;
+mod initial;
+mod precision;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
 use super::value::Value;
 use crate::base::model::{Model, Part};
 use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
+use crate::program::{Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
+pub use initial::initial;
+use precision::{dtype, stored, widened};
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -23,63 +27,9 @@ use cpu::optimizer::{AdamState, AdamW};
 /// If operands do not fit the kernel.
 pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
     let operands = Operands::new(program, op, buffers);
-    match kernel {
-        Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
-        Kernel::Forward(part) => operands.forward(part),
-        Kernel::BackwardInput(part) => operands.backward_input(part),
-        Kernel::BackwardWeight(part) => operands.backward_weight(part),
-        Kernel::Recompute(part) => operands.recompute(part),
-        Kernel::RecomputeAttention(part) => operands.recompute_attention(part),
-        Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
-        Kernel::Accumulate => operands.accumulate(),
-        Kernel::Average(_) | Kernel::AverageShard => operands.average(),
-        Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
-        Kernel::TakeShard => operands.take_shard(),
-        Kernel::Flatten => operands.flatten(),
-        Kernel::Unflatten => operands.unflatten(),
-    }
-}
-
-/// The values of all buffers before the first op.
-///
-/// # Errors
-/// If a tensor cannot be made.
-pub fn initial(program: &Program) -> Result<Vec<Value>> {
-    let mut payload = 0;
-    let mut values = Vec::with_capacity(program.buffers.len());
-    for buffer in &program.buffers {
-        // A rank's chunks follow each other, and are numbered through.
-        payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
-        values.push(initial_value(program, buffer, payload)?);
-        if let Name::Chunk(_) = buffer.name {
-            payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
-        }
-    }
-    Ok(values)
-}
-
-/// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
-fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
-    match buffer.name {
-        // What is gathered is not there yet.
-        _ if !buffer.lives_from_start() => Ok(Value::Zeros),
-        Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
-        Name::Shard(unit, place) => {
-            let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
-            let whole =
-                unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
-            let size = unit.shard_elements(program);
-            Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
-        }
-        Name::Chunk(_) => payload(program, buffer, first).map(one),
-        _ => Ok(Value::Zeros),
-    }
-}
-
-fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
-    let setting = &program.setting;
-    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
-    start.to_dtype(dtype(setting.dtype)?)
+    let results = operands.compute(kernel)?;
+    let layouts = op.writes.iter().map(|&buffer| operands.layout(buffer));
+    results.into_iter().zip(layouts).map(|(value, layout)| stored(layout, value)).collect()
 }
 
 /// The tensors flat behind each other, with zeros at the end up to so many elements.
@@ -140,7 +90,8 @@ pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
         return Ok(sum.clone());
     }
     let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
-    let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
+    let sum = |(a, b): (&Tensor, &Tensor)| cpu::elementwise::add(&widened(a)?, &widened(b)?)?.to_dtype(a.dtype());
+    let sums = a.iter().zip(&b).map(sum).collect::<Result<Vec<_>>>()?;
     Ok(Value::Cpu(sums.into()))
 }
 
@@ -180,27 +131,6 @@ fn random_state(words: &[Tensor]) -> Result<RandomState> {
     Ok(RandomState { seed: u64::from(seed), sample: u64::from(sample) })
 }
 
-/// candle's name for a type that the CPU kernels know.
-fn dtype(dtype: Dtype) -> Result<DType> {
-    match dtype {
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F64 => Ok(DType::F64),
-        Dtype::U32 => Ok(DType::U32),
-        Dtype::U8 => Ok(DType::U8),
-        Dtype::Bf16 | Dtype::F16 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
-    }
-}
-
-/// A bare collective's payload: small integers, different in every element of every rank, whose sums over up to 4,096 ranks are exact.
-fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
-    let elements = |layout: &Layout| layout.parts.iter().map(TensorPart::elements).sum::<usize>();
-    let layout = &program.layouts[buffer.layout.index()];
-    #[expect(clippy::cast_precision_loss, reason = "integers below 2^12")]
-    let value = |element: usize| ((buffer.rank.index() * 7 + (first + element) * 13) % 4093) as f64;
-    let values: Vec<f64> = (0..elements(layout)).map(value).collect();
-    Tensor::new(values, &Device::Cpu)?.to_dtype(dtype(program.setting.dtype)?)
-}
-
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
@@ -228,6 +158,24 @@ impl<'a> Operands<'a> {
         operands
     }
 
+    fn compute(&self, kernel: Kernel) -> Result<Vec<Value>> {
+        match kernel {
+            Kernel::LoadTokens | Kernel::LoadTargets => self.load(kernel),
+            Kernel::Forward(part) => self.forward(part),
+            Kernel::BackwardInput(part) => self.backward_input(part),
+            Kernel::BackwardWeight(part) => self.backward_weight(part),
+            Kernel::Recompute(part) => self.recompute(part),
+            Kernel::RecomputeAttention(part) => self.recompute_attention(part),
+            Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
+            Kernel::Accumulate => self.accumulate(),
+            Kernel::Average(_) | Kernel::AverageShard => self.average(),
+            Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
+            Kernel::TakeShard => self.take_shard(),
+            Kernel::Flatten => self.flatten(),
+            Kernel::Unflatten => self.unflatten(),
+        }
+    }
+
     fn setting(&self) -> &Setting {
         &self.program.setting
     }
@@ -241,7 +189,8 @@ impl<'a> Operands<'a> {
 
     fn dims(&self) -> Result<Dims> {
         let setting = self.setting();
-        Ok(Dims { model: self.model()?.clone(), micro_batch_size: setting.micro_batch_size, grid: setting.grid })
+        let (model, half) = (self.model()?.clone(), setting.dtype == Dtype::Bf16);
+        Ok(Dims { model, micro_batch_size: setting.micro_batch_size, grid: setting.grid, half })
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -252,10 +201,15 @@ impl<'a> Operands<'a> {
         &self.buffers[buffer.index()]
     }
 
+    /// All tensors of `buffer`, as kernels compute with them.
+    fn tensors(&self, buffer: BufferId) -> Result<Vec<Tensor>> {
+        tensors(self.layout(buffer), self.value(buffer))?.iter().map(widened).collect()
+    }
+
     /// All tensors of the `place`-th read.
     fn bundle(&self, place: usize) -> Result<Vec<Tensor>> {
         match self.op.reads.get(place) {
-            Some(&buffer) => tensors(self.layout(buffer), self.value(buffer)),
+            Some(&buffer) => self.tensors(buffer),
             None => bail!("read {place} is missing"),
         }
     }
@@ -339,7 +293,7 @@ impl<'a> Operands<'a> {
             let names = self.layout(buffer).parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
             names.into_iter().zip(tensors)
         };
-        let again_tensors = tensors(self.layout(again), self.value(again))?;
+        let again_tensors = self.tensors(again)?;
         let all: BTreeMap<String, Tensor> = named(self.op.reads[place], saved).chain(named(again, again_tensors)).collect();
         let dims = self.dims()?;
         let wanted = block_saved(&dims.model, dims.micro_batch_size);
@@ -398,15 +352,31 @@ impl<'a> Operands<'a> {
         gradients.map(|gradient| cpu::elementwise::scale(&gradient, factor).map(one)).collect()
     }
 
-    /// Reads gradients, parameters and moments, parameter by parameter in each; writes the latter two.
+    /// Reads gradients, parameters, moments and copies in full precision, parameter by parameter in each; writes all but the gradients.
+    /// Where there is a copy, it is updated, and the parameter follows it.
     fn optimizer(&self) -> Result<Vec<Value>> {
         let optimizer = self.setting().optimizer;
-        let tensors = self.rest(0)?;
-        let kinds = 2 + optimizer.kind.moments();
-        let n = tensors.len() / kinds;
-        let operand = |kind: usize, i: usize| tensors[kind * n + i].clone();
+        let (reads, writes, moments) = (self.op.reads.len(), self.op.writes.len(), optimizer.kind.moments());
+        let n = reads.saturating_sub(writes);
+        if n == 0 || !writes.is_multiple_of(n) || writes / n < 1 + moments {
+            bail!("an optimizer of {moments} moments reads {reads} buffers and writes {writes}");
+        }
+        let has_master = writes / n > 1 + moments;
+        let weights = if has_master { (2 + moments) * n } else { n };
+        let updated: Vec<AdamState> = (0..n).map(|i| self.updated(self.tensor(weights + i)?, i, n)).collect::<Result<_>>()?;
+        let all = |of: fn(&AdamState) -> &Tensor| updated.iter().map(move |state| one(of(state).clone()));
+        let parameters = all(|state| &state.parameter);
+        let moments = [all(|state| &state.m), all(|state| &state.v)].into_iter().take(moments).flatten();
+        let masters = all(|state| &state.parameter).filter(|_| has_master);
+        Ok(parameters.chain(moments).chain(masters).collect())
+    }
+
+    /// The weight of parameter `i` of `n` behind the step, and its moments.
+    fn updated(&self, weight: Tensor, i: usize, n: usize) -> Result<AdamState> {
+        let (optimizer, gradient) = (self.setting().optimizer, self.tensor(i)?);
         if optimizer.kind == OptimizerKind::Sgd {
-            return (0..n).map(|i| cpu::optimizer::sgd(optimizer.lr, &operand(1, i), &operand(0, i)).map(one)).collect();
+            let parameter = cpu::optimizer::sgd(optimizer.lr, &weight, &gradient)?;
+            return Ok(AdamState { m: parameter.clone(), v: parameter.clone(), parameter });
         }
         let settings = AdamW {
             lr: optimizer.lr,
@@ -415,14 +385,8 @@ impl<'a> Operands<'a> {
             eps: optimizer.epsilon,
             weight_decay: optimizer.weight_decay,
         };
-        let update = |i| {
-            let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
-            cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &operand(0, i))
-        };
-        let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
-        let parameters = updated.iter().map(|state| one(state.parameter.clone()));
-        let moments = updated.iter().map(|state| one(state.m.clone())).chain(updated.iter().map(|state| one(state.v.clone())));
-        Ok(parameters.chain(moments).collect())
+        let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
+        cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &gradient)
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {

@@ -28,6 +28,8 @@ pub(super) struct Shape {
     pub(super) kv_heads: usize,
     /// Size of a head.
     pub(super) d: usize,
+    /// Probabilities are stored in bf16.
+    pub(super) half: bool,
 }
 
 /// Where one head of one sequence begins.
@@ -57,6 +59,9 @@ pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T], dropout: Option<Mask<T>
                 multiply(Output::strided(p, end - start, end, t), Write::New, shape.scale(), q, k.transposed());
                 vectorised!(for (i, row) in p.chunks_exact_mut(t).enumerate() {
                     softmax(row, start + i + 1, end);
+                    if shape.half {
+                        row.iter_mut().for_each(|p| *p = p.half());
+                    }
                 });
                 let p = dropped(p, dropout.map(|mask| mask.over(start * t..end * t)));
                 let p = Matrix::strided(&p, end - start, end, t);
@@ -99,7 +104,7 @@ impl Shape {
 
     /// All heads of all sequences, in the order of the probabilities.
     fn heads(self) -> impl Iterator<Item = Head> {
-        let Shape { b, t, heads, kv_heads, d } = self;
+        let Shape { b, t, heads, kv_heads, d, .. } = self;
         let group = heads / kv_heads;
         let pairs = (0..b).flat_map(move |sequence| (0..heads).map(move |head| (sequence * t, head)));
         pairs.map(move |(row, head)| {

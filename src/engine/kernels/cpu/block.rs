@@ -124,15 +124,17 @@ fn forward_of<T: Float>(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tenso
     let [softmax_mask, attention_mask, ffn_mask] = drawn.of::<T>(dims);
 
     let norm1 = norm::forward(layers.norm1.bind(&parameters), &x);
-    let mut qkv = linear::forward(&layers.qkv, &parameters, &norm1.output, None);
+    let mut qkv = linear::forward(&layers.qkv, &parameters, &dims.stored(norm1.output), None);
     turn_heads(model, Turn::Forward, &mut qkv);
+    let qkv = dims.stored(qkv);
     let [probabilities, attended] = attention::forward(attention_shape(dims), &qkv, softmax_mask);
-    let x2 = onto_residual(layers.projection, &parameters, &attended, attention_mask, &x);
+    let attended = dims.stored(attended);
+    let x2 = dims.stored(onto_residual(layers.projection, &parameters, &attended, attention_mask, &x));
 
     let norm2 = norm::forward(layers.norm2.bind(&parameters), &x2);
-    let ffn_input = linear::forward(&layers.ffn_in, &parameters, &norm2.output, None);
-    let activated = activation::forward(model.activation, model.ffn, &ffn_input);
-    let y = onto_residual(layers.ffn_out, &parameters, &activated, ffn_mask, &x2);
+    let ffn_input = dims.stored(linear::forward(&layers.ffn_in, &parameters, &dims.stored(norm2.output), None));
+    let activated = dims.stored(activation::forward(model.activation, model.ffn, &ffn_input));
+    let y = dims.stored(onto_residual(layers.ffn_out, &parameters, &activated, ffn_mask, &x2));
 
     let saved = [norm1.normalised, norm1.reciprocal, qkv, probabilities, attended, norm2.normalised, norm2.reciprocal, ffn_input];
     let layout = block_saved(model, dims.micro_batch_size);
@@ -174,22 +176,25 @@ fn backward_input_of<T: Float>(
     };
     let d_y_values = Slice::<T>::of(d_y)?;
 
-    let d_activated = linear::backward_input(&[layers.ffn_out], &parameters, &dropped(&d_y_values, ffn_mask));
+    let d_activated = dims.stored(linear::backward_input(&[layers.ffn_out], &parameters, &dropped(&d_y_values, ffn_mask)));
     let [d_ffn_input, activated] = activation::backward(model.activation, model.ffn, ffn_input, &d_activated);
     drop(d_activated);
-    let d_norm2 = linear::backward_input(&layers.ffn_in, &parameters, &d_ffn_input);
+    let d_ffn_input = dims.stored(d_ffn_input);
+    let d_norm2 = dims.stored(linear::backward_input(&layers.ffn_in, &parameters, &d_ffn_input));
     let norm2 = norm::backward(layers.norm2.bind(&parameters), &d_norm2, normalised2, reciprocal2, Some(&d_y_values));
+    let d_x2 = dims.stored(norm2.input_gradient);
 
-    let d_projected = dropped(&norm2.input_gradient, attention_mask);
-    let d_attended = linear::backward_input(&[layers.projection], &parameters, &d_projected);
+    let d_projected = dropped(&d_x2, attention_mask);
+    let d_attended = dims.stored(linear::backward_input(&[layers.projection], &parameters, &d_projected));
     drop(d_projected);
     let kept = (&qkv[..], &probabilities[..], &attended[..]);
     let mut d_qkv = attention::backward(attention_shape(dims), &d_attended, kept, softmax_mask);
     turn_heads(model, Turn::Back, &mut d_qkv);
-    let d_norm1 = linear::backward_input(&layers.qkv, &parameters, &d_qkv);
-    let norm1 = norm::backward(layers.norm1.bind(&parameters), &d_norm1, normalised1, reciprocal1, Some(&norm2.input_gradient));
+    let d_qkv = dims.stored(d_qkv);
+    let d_norm1 = dims.stored(linear::backward_input(&layers.qkv, &parameters, &d_qkv));
+    let norm1 = norm::backward(layers.norm1.bind(&parameters), &d_norm1, normalised1, reciprocal1, Some(&d_x2));
 
-    let mut deferred = vec![norm1.output, d_qkv, norm2.input_gradient, norm2.output, d_ffn_input, activated];
+    let mut deferred = vec![norm1.output, d_qkv, d_x2, norm2.output, d_ffn_input, activated];
     deferred.push(norm1.weight_gradient);
     deferred.extend(norm1.bias_gradient);
     deferred.push(norm2.weight_gradient);
@@ -233,6 +238,7 @@ fn attention_shape(dims: &Dims) -> attention::Shape {
         heads: model.heads,
         kv_heads: model.kv_heads,
         d: model.head_size(),
+        half: dims.half,
     }
 }
 

@@ -59,7 +59,7 @@ fn forward_of<T: Float>(
     let mask = (probability > 0.0).then(|| dropout::mask(dims, draw, Place::Embedding));
     mask.iter().for_each(|mask| Mask::new(mask, probability).apply(&mut y));
     let saved = mask.into_iter().map(|mask| tensor(mask, &dims.stream())).collect::<Result<_>>()?;
-    Ok((tensor(y, &dims.stream())?, saved))
+    Ok((tensor(dims.stored(y), &dims.stream())?, saved))
 }
 
 fn backward_weight_of<T: Float>(
