@@ -169,9 +169,12 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(overlap) = metrics.overlap() {
         add("overlap, of comm time", facts::percent(overlap), none());
     }
-    let utilization = [("MFU, modelled", data.report.mfu), ("HFU, modelled", data.report.hfu)];
-    for (name, share) in utilization {
-        share.into_iter().for_each(|share| add(name, facts::percent(share), none()));
+    let utilization = [
+        ("MFU, modelled", data.report.mfu, "the model's FLOPs, of the devices' peak"),
+        ("HFU, modelled", data.report.hfu, "those computed again, too"),
+    ];
+    for (name, share, meaning) in utilization {
+        share.into_iter().for_each(|share| add(name, facts::percent(share), (String::new(), meaning.to_owned())));
     }
     if let Some(tokens) = data.report.tokens {
         let whole = |value: f64| short_number(value.ceil());
