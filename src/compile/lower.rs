@@ -8,7 +8,7 @@ use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::Training;
+use crate::scenario::{Batch, Training};
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
@@ -23,7 +23,8 @@ pub(super) fn run(build: &mut Build) {
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
     build.program.parameters = training.model.parameters();
-    let sharing = Sharing::new(&build.program, training, &homes);
+    let sums_once = build.scenario.sums_once(training);
+    let sharing = Sharing::new(&build.program, (training, sums_once), &homes);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
@@ -33,19 +34,25 @@ pub(super) fn run(build: &mut Build) {
         for step in 0..training.batch.steps {
             let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
             let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
-            let mut walk = Walk { program, training, stages, homes, replica, step, flow, overlapped, reads: Vec::new() };
+            let rows = 0..training.mesh.size(Axis::Pipeline);
+            let ranks = rows.map(|row| stages::rank(training, replica, row)).collect();
+            let mut walk = Walk { program, training, stages, homes, replica, ranks, step, flow, overlapped, reads: Vec::new() };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
 }
 
-/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
+/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
+/// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * training.mesh.size(Axis::Data);
     let parts = || stages.parts.iter().flatten();
-    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
-    program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
+    let messages = 2 * (stages.parts.len() - 1);
+    let ops = 3 * parts().count() + 2 * messages;
+    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum::<usize>() + 2 * messages;
+    let buffers = 6 * parts().count() + messages;
+    program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
 }
 
 /// One step of one replica.
@@ -55,6 +62,8 @@ struct Walk<'a> {
     stages: &'a Stages,
     homes: &'a Homes,
     replica: usize,
+    /// The replica's ranks, by the row of the plan.
+    ranks: Vec<Rank>,
     step: u32,
     flow: Flow,
     /// The slot at work runs as one with another.
@@ -106,8 +115,7 @@ impl Flow {
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
-        for row in 0..self.training.mesh.size(Axis::Pipeline) {
-            let rank = stages::rank(self.training, self.replica, row);
+        for &rank in &self.ranks {
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
@@ -141,11 +149,12 @@ impl Walk<'_> {
         let replica = u32::try_from(self.replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
+        let Batch { micro_batches, before, .. } = self.training.batch;
         Site {
-            rank: stages::rank(self.training, self.replica, home.row),
+            rank: self.ranks[home.row],
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            global: before.micro_batches + (self.step * replicas + replica) * micro_batches + slot.micro_batch,
             origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
         }
     }
@@ -238,16 +247,19 @@ impl Walk<'_> {
         self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
     }
 
+    /// The buffer of what flows, which is made when it is named first.
     fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
-        let (stages, program) = (self.stages, &mut *self.program);
-        let m = site.global;
-        let (place, name, role, layout) = match what {
-            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens),
-            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens),
-            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activation),
-            Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
-            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
-            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
+        if let Some(known) = *self.flow.entry(what, place, site.local) {
+            return known;
+        }
+        let (stages, m) = (self.stages, site.global);
+        let (name, role, layout) = match what {
+            Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens),
+            Flows::Targets => (Name::Targets(m), Role::Activation, stages.tokens),
+            Flows::Activation => (Name::Activation(place, m), Role::Activation, stages.activation),
+            Flows::ActivationGradient => (Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
+            Flows::Saved => (Name::Saved(place, m), Role::Activation, part.saved),
+            Flows::Deferred => (Name::Deferred(place, m), Role::Activation, part.deferred),
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {
@@ -255,9 +267,9 @@ impl Walk<'_> {
             Flows::ActivationGradient => place as usize + 1,
             _ => part.place as usize,
         };
-        let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
-        let (training, replica) = (self.training, self.replica);
-        let make = || program.buffer(stages::rank(training, replica, row), name, role, layout);
-        *self.flow.entry(what, place, site.local).get_or_insert_with(make)
+        let home = self.homes.of(stages.stage_of_place[owner], site.local);
+        let buffer = self.program.buffer(self.ranks[home.row], name, role, layout);
+        *self.flow.entry(what, place, site.local) = Some(buffer);
+        buffer
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Run, Verdict};
+use super::{Diagnosis, Run, Verdict};
 use crate::base::hardware::Costs;
 use crate::observe::formula::{self, Quantity};
-use crate::observe::report::{FirstDifference, Given, Tokens, Verdict as ReportVerdict, VerdictKind};
+use crate::observe::report::{
+    Diagnosis as ReportDiagnosis, FirstDifference, Given, Tokens, Verdict as ReportVerdict, VerdictKind,
+};
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
 use crate::program::head::head;
@@ -45,6 +47,8 @@ impl Run {
             tokens: self.tokens(),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
+            first_nan: self.first_nan,
+            diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
     }
 
@@ -63,6 +67,11 @@ impl Run {
             Order::Schedule(schedule) => Some(schedule.name),
             Order::Sheet(_) | Order::Plan(_) => Schedule::recognise(self.plan.as_ref()?).map(|schedule| schedule.name),
         }
+    }
+
+    fn reported_diagnosis(&self, diagnosis: &Diagnosis) -> ReportDiagnosis {
+        let op = diagnosis.op.map(|op| head(self.session.program(), op).to_string());
+        ReportDiagnosis { rank: diagnosis.rank.0, op, cause: diagnosis.cause.clone() }
     }
 
     fn reported_verdict(&self) -> ReportVerdict {

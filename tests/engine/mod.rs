@@ -6,6 +6,7 @@ mod collectives;
 mod contention;
 mod deadlocks;
 mod dropout;
+mod faults;
 mod folding;
 mod half;
 mod recompute;

@@ -16,5 +16,5 @@ mod elementary;
 mod exact;
 mod half;
 mod misuse;
-mod oracle;
+pub mod oracle;
 mod training;

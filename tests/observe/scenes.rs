@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task, Training,
-    Values,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
+    Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Scene {
         let task = Task::Train(Training {
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },
+            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps, before: Before::default() },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {

@@ -4,13 +4,14 @@
 
 use ranklab::lab::{Lab, Run};
 use ranklab::observe::Report;
+use ranklab::observe::slack::Slack;
 
 use crate::support::scenario;
 
 fn report(text: &str) -> (Report, Run) {
     let run = Lab::new().run(&scenario(text)).expect("a run");
     let observed = run.observed();
-    let report = Report::new(&observed.run, observed.metrics(), run.given());
+    let report = Report::new(&observed.run, observed.metrics(), &Slack::new(&observed.run), run.given());
     drop(observed);
     (report, run)
 }

@@ -6,20 +6,22 @@ use super::precision::dtype;
 use super::{cpu, one, pack};
 use crate::base::ParameterId;
 use crate::base::settings::Dtype;
+use crate::engine::state::Whole;
 use crate::engine::value::Value;
 use crate::program::{Buffer, Layout, Name, Program, TensorPart};
 
-/// The values of all buffers before the first op.
+/// The values of all buffers before the first op: state as it was left, where the run goes on from one.
 ///
 /// # Errors
-/// If a tensor cannot be made.
-pub fn initial(program: &Program) -> Result<Vec<Value>> {
+/// If a tensor cannot be made, or the state lacks one.
+pub fn initial(program: &Program, state: Option<&Whole>) -> Result<Vec<Value>> {
     let mut payload = 0;
     let mut values = Vec::with_capacity(program.buffers.len());
     for buffer in &program.buffers {
         // A rank's chunks follow each other, and are numbered through.
         payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
-        values.push(initial_value(program, buffer, payload)?);
+        let left = state.map_or(Ok(None), |state| state.value(program, buffer))?;
+        values.push(left.map_or_else(|| initial_value(program, buffer, payload), Ok)?);
         if let Name::Chunk(_) = buffer.name {
             payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
         }

@@ -19,7 +19,8 @@ use cpu::Dims;
 use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
 pub use initial::initial;
-use precision::{dtype, stored, widened};
+pub(super) use precision::dtype;
+use precision::{stored, widened};
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -385,8 +386,9 @@ impl<'a> Operands<'a> {
             eps: optimizer.epsilon,
             weight_decay: optimizer.weight_decay,
         };
+        let step = self.setting().first_step + self.op.origin.step + 1;
         let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
-        cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &gradient)
+        cpu::optimizer::adamw(settings, step, &state, &gradient)
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {

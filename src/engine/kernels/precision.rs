@@ -9,7 +9,7 @@ use crate::engine::value::Value;
 use crate::program::Layout;
 
 /// candle's name for a type that the CPU kernels know.
-pub(super) fn dtype(dtype: Dtype) -> Result<DType> {
+pub(in crate::engine) fn dtype(dtype: Dtype) -> Result<DType> {
     match dtype {
         Dtype::F32 => Ok(DType::F32),
         Dtype::F64 => Ok(DType::F64),

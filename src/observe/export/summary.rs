@@ -6,7 +6,7 @@ use crate::base::units::short_number;
 use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
-use crate::observe::report::{Given, Tokens, Verdict, VerdictKind};
+use crate::observe::report::{Diagnosis, Given, Tokens, Verdict, VerdictKind};
 use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};
 use crate::program::head::head;
@@ -34,6 +34,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
         lines.push(("loss", format!("{loss}  (mean of each step)")));
     }
     lines.extend(verdict(&given.verdict));
+    lines.extend(given.diagnosis.iter().map(|one| ("diagnosis", diagnosed(one))));
     let mut text = if given.title.is_empty() { String::new() } else { format!("{}\n\n", given.title) };
     for (name, value) in &lines {
         let _ = writeln!(text, "{name:<11}{value}");
@@ -130,6 +131,12 @@ fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {
         format!("; first at step {}, r{} `{}`, tensor {}", first.step, first.rank, first.op, first.tensor)
     });
     Some(("verdict", format!("{words}{difference}{first}")))
+}
+
+/// The rank, its op, and why.
+fn diagnosed(Diagnosis { rank, op, cause }: &Diagnosis) -> String {
+    let op = op.as_ref().map_or_else(String::new, |op| format!(" `{op}`"));
+    format!("r{rank}{op}: {cause}")
 }
 
 /// Heads of the columns, and what stands in them.
