@@ -157,7 +157,7 @@ fn in_double(program: &Program) -> Program {
     program.setting.initial = program.setting.dtype;
     program.setting.dtype = Dtype::F64;
     for part in program.layouts.iter_mut().flat_map(|layout| &mut layout.parts) {
-        if part.dtype != Dtype::U32 {
+        if !matches!(part.dtype, Dtype::U32 | Dtype::U8) {
             part.dtype = Dtype::F64;
         }
     }

@@ -214,6 +214,8 @@ pub enum Name {
     Near(u32, u32),
     /// What part `0..` did not keep from forward for backward, computed again.
     Recomputed(u32, u32),
+    /// Where the random numbers of a part stood in forward, so that what is computed again drops the same elements.
+    RandomState(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -283,7 +285,7 @@ impl Buffer {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 23] = [
+const NAMES: [NameText; 24] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -307,6 +309,7 @@ const NAMES: [NameText; 23] = [
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
     ("near", Name::Near, true),
+    ("random", Name::RandomState, true),
 ];
 
 impl Name {
@@ -336,6 +339,7 @@ impl Name {
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
             Self::Near(unit, place) => (22, unit, place),
+            Self::RandomState(part, m) => (23, part, m),
         }
     }
 
@@ -369,7 +373,8 @@ impl Name {
             | Self::Activation(..)
             | Self::Saved(..)
             | Self::Deferred(..)
-            | Self::Recomputed(..) => Role::Activation,
+            | Self::Recomputed(..)
+            | Self::RandomState(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,

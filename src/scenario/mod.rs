@@ -180,6 +180,8 @@ pub struct Recomputation {
     pub every: u32,
     /// Which tensors a layer keeps.
     pub saved: SavedTensors,
+    /// Forward leaves word where its random numbers stood, so that dropout drops the same elements again.
+    pub preserve_rng_state: bool,
 }
 
 /// How stages work together.

@@ -83,7 +83,8 @@ pub(super) fn read_recompute(
         let problem = problem.hint("values = \"shape\" follows any tensors");
         written.refuse(&[&recompute::SAVED, &numerics_keys::VALUES], problem);
     }
-    Some(Recomputation { mode: mode?, every: every?, saved })
+    let preserve_rng_state = written.flag(&recompute::PRESERVE_RNG_STATE)?;
+    Some(Recomputation { mode: mode?, every: every?, saved, preserve_rng_state })
 }
 
 /// What only the whole training step tells.

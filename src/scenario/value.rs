@@ -36,6 +36,17 @@ impl Value {
         if let Self::Number(number) = self { Some(number) } else { None }
     }
 
+    /// As it is written in a file.
+    pub fn toml(&self) -> String {
+        match self {
+            Self::Integer(integer) => integer.to_string(),
+            Self::Number(number) => format!("{number:?}"),
+            Self::Bool(flag) => flag.to_string(),
+            Self::Text(text) => toml::Value::String(text.clone()).to_string(),
+            Self::Integers(list) => format!("{list:?}"),
+        }
+    }
+
     pub fn flag(self) -> Option<bool> {
         if let Self::Bool(flag) = self { Some(flag) } else { None }
     }

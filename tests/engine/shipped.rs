@@ -49,6 +49,9 @@ fn scenarios_move_what_they_say() {
     check("fsdp-pipeline", &[], "completed", SUMMED, 12.0);
     check("recompute-full", &[], "completed", &["equal"], 0.0);
     check("recompute-selective", &[], "completed", &["equal"], 0.0);
+    check("bf16-zero-2", &[], "completed", SUMMED, 3.0);
+    check("dropout-recompute", &["numerics.exact=true"], "completed", &["equal"], 2.0);
+    check("dropout-recompute", &["recompute.preserve_rng_state=false"], "completed", &["wrong"], 2.0);
     check("zero-7b", &[], "completed", &["none"], 3.0);
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);

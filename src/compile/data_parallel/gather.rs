@@ -207,6 +207,7 @@ impl Walk<'_> {
                 bytes: bytes(padded, dtype),
                 dtype,
                 padding: bytes(padded - unit.elements(program), dtype),
+                shards: 1,
             })
         });
         let shard = shard.expect("a shard for each unit");

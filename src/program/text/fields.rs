@@ -159,6 +159,14 @@ pub(super) const COLLECTIVE: &[Field<Collective>] = &[
         read: |collective, text| whole(text).map(|bytes| collective.padding = Bytes(bytes)),
         allowed: "a whole number",
     },
+    Field {
+        name: "shards",
+        show: |collective| (collective.shards > 1).then(|| collective.shards.to_string()),
+        read: |collective, text| {
+            whole(text).filter(|shards| (1..=1 << 16).contains(shards)).map(|shards| collective.shards = shards)
+        },
+        allowed: "a whole number from 1 to 65536",
+    },
 ];
 
 /// The model that a text starts from: its fields are all read.

@@ -64,7 +64,7 @@ fn forward_of<T: Float>(dims: &Dims, x: &Tensor, targets: &Tensor, parameters: &
     let parameters = Slice::<T>::all(parameters)?;
     let targets = read_targets(dims, targets)?;
     let norm = norm::forward(layers.norm.bind(&parameters), &Slice::<T>::of(x)?);
-    let mut logits = linear::forward(&[layers.logits], &parameters, &norm.output, None);
+    let mut logits = dims.stored(linear::forward(&[layers.logits], &parameters, &dims.stored(norm.output), None));
     let loss = cross_entropy(&mut logits, &targets, dims.model.vocab);
     let saved = [norm.normalised, norm.reciprocal, logits].into_iter().zip(head_saved(&dims.model, dims.micro_batch_size));
     let saved = saved.map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
@@ -75,7 +75,7 @@ fn backward_input_of<T: Float>(dims: &Dims, parameters: &[Tensor], saved: &[Tens
     let layers = Layers::of(dims);
     let parameters = Slice::<T>::all(parameters)?;
     let saved = Slice::<T>::all(saved)?;
-    let d_output = linear::backward_input(&[layers.logits], &parameters, &saved[2]);
+    let d_output = dims.stored(linear::backward_input(&[layers.logits], &parameters, &saved[2]));
     let norm = norm::backward(layers.norm.bind(&parameters), &d_output, &saved[0], &saved[1], None);
     let mut deferred = vec![norm.output, norm.weight_gradient];
     deferred.extend(norm.bias_gradient);
