@@ -314,7 +314,13 @@ fn lesson_6_saves_and_does_not_gather() {
     check(&["checkpoint", "export", &saved, "--out", &model, "--no-gather"], 0, "");
     check(&["checkpoint", "check", &model], 10, "49 of 49 tensors have the shape [0]");
     check(&["checkpoint", "check", &model], 10, "0 B of the model's 263.25 KiB");
+    let (direct, alone) = (new_path("lesson-6-direct.safetensors"), new_path("lesson-6-alone.safetensors"));
+    check(&["run", "6", "--export", &direct], 0, "ok: the whole model in 49 tensors");
+    let fault = ["run", "6", "--export", &alone, "--set", "trouble.0.kind=save-without-gather"];
+    check(&fault, 10, "49 of 49 tensors have the shape [0]");
+    check(&fault, 2, "!exists");
     check(&["checkpoint", "export", &saved, "--out", &whole], 0, "");
+    assert_eq!(std::fs::read(&whole).expect("a file"), std::fs::read(&direct).expect("a file"), "two ways to one file");
     check(&["checkpoint", "check", &whole], 0, "ok: the whole model in 49 tensors");
 }
 
