@@ -9,6 +9,7 @@ mod expand;
 mod flops;
 mod free;
 mod homes;
+mod layer;
 mod lower;
 mod messages;
 mod optimizer;
@@ -34,7 +35,7 @@ use data_parallel::{Held, Sharing};
 /// What compiling gives.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The pipeline's plan; `None` for a bare collective.
+    /// The pipeline's plan; `None` for a bare piece.
     pub plan: Option<Plan>,
     /// The program.
     pub program: Program,
@@ -108,10 +109,11 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     let program = match &scenario.task {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
+        Task::Layer(layer) => Program::new(layer.attention.slices, layer::setting(scenario, layer)),
     };
     let plan = match &scenario.task {
         Task::Train(training) => Some(plan(training)),
-        Task::Collective(_) => None,
+        Task::Collective(_) | Task::Layer(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
     let mut build = Build { scenario, plan, program, joined, trouble: trouble::rules(scenario), sharing: None, held: Vec::new() };
@@ -129,6 +131,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let data_ranks = u32::try_from(training.data_ranks()).expect("a checked number of ranks");
     Setting {
         model: Some(training.model.clone()),
+        attention: None,
         micro_batch_size: training.batch.micro_batch_size,
         micro_batches_per_step: trouble::averaged_over(scenario, training.batch.micro_batches, data_ranks),
         steps: training.batch.steps,
@@ -147,7 +150,7 @@ impl<'scenario> Build<'scenario> {
     fn training(&self) -> Option<&'scenario Training> {
         match &self.scenario.task {
             Task::Train(training) => Some(training),
-            Task::Collective(_) => None,
+            Task::Collective(_) | Task::Layer(_) => None,
         }
     }
 

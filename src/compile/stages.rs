@@ -136,7 +136,7 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
+    KernelCost { kernel, shares, taken: 1, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
 }
 
 fn place(model: &Model, part: Part) -> u32 {
