@@ -71,7 +71,8 @@ impl Stages {
             stage_of_place,
             activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
-            loss: program.layout(Layout::tensor(dtype, &[])),
+            // A mean over many tokens: nobody takes it in half precision.
+            loss: program.layout(Layout::tensor(dtype.widened(), &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
@@ -168,7 +169,7 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
-        Part::Embedding => Vec::new(),
+        Part::Embedding => saved::embedding_saved(model, size),
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
         Part::Head => saved::head_saved(model, size),

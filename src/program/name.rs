@@ -47,8 +47,12 @@ pub enum Name {
     SecondMomentShard(u32, u32),
     /// The same shard of the copies in full precision.
     MasterShard(u32, u32),
+    /// A shard of a unit's parameters between forward and backward, cut among fewer ranks: unit, place of the shard.
+    Near(u32, u32),
     /// What part `0..` did not keep from forward for backward, computed again.
     Recomputed(u32, u32),
+    /// Where the random numbers of a part stood in forward, so that what is computed again drops the same elements.
+    RandomState(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -64,7 +68,7 @@ pub enum Name {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 36] = [
+const NAMES: [NameText; 38] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -87,6 +91,8 @@ const NAMES: [NameText; 36] = [
     ("vshard", Name::SecondMomentShard, true),
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
+    ("near", Name::Near, true),
+    ("random", Name::RandomState, true),
     ("q", |slice, _| Name::Attention(AttentionTensor::Query, slice), false),
     ("kv", |slice, _| Name::Attention(AttentionTensor::KeyValue, slice), false),
     ("state", |slice, _| Name::Attention(AttentionTensor::State, slice), false),
@@ -129,8 +135,10 @@ impl Name {
             Self::SecondMomentShard(unit, place) => (19, unit, place),
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
-            Self::Attention(tensor, slice) => (22 + tensor as usize, slice, 0),
-            Self::Heads(tensor, slice) => (29 + tensor as usize, slice, 0),
+            Self::Near(unit, place) => (22, unit, place),
+            Self::RandomState(part, m) => (23, part, m),
+            Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
+            Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
         }
     }
 
@@ -165,6 +173,7 @@ impl Name {
             | Self::Saved(..)
             | Self::Deferred(..)
             | Self::Recomputed(..)
+            | Self::RandomState(..)
             | Self::Attention(..)
             | Self::Heads(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
@@ -176,7 +185,7 @@ impl Name {
             | Self::FirstMomentShard(..)
             | Self::SecondMomentShard(..)
             | Self::MasterShard(..) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) => Role::Bucket,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Near(..) => Role::Bucket,
         }
     }
 

@@ -45,6 +45,7 @@ fn read_batch(written: &Written) -> Option<Batch> {
         micro_batch_size: written.size(&batch::MICRO_BATCH_SIZE)?,
         steps: written.count(&batch::STEPS)?,
         before: Before::default(),
+        padded: None,
     })
 }
 

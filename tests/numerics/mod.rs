@@ -11,9 +11,11 @@
 
 mod backward;
 mod cases;
+mod dropout;
 mod elementary;
 mod exact;
 mod flash;
+mod half;
 mod misuse;
 pub mod oracle;
 mod training;

@@ -108,7 +108,7 @@ impl Work<'_> {
         let ranks = (0..self.ranks()).map(Rank::new).collect();
         let group = self.program.group(Group { name: "cp".to_owned(), ranks, fold: Fold::default() });
         let (dtype, label) = (self.program.setting.dtype, label.to_owned());
-        self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO })
+        self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
     }
 
     /// The part of `rank` in a collective.
