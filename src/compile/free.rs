@@ -8,15 +8,15 @@ use crate::program::Buffer;
 
 use super::Build;
 
-/// Marks the last use of every life of every buffer that the rank does not own between steps, but for results at their end.
+/// Marks the last use of every life of every buffer that the rank does not own between steps; results stay.
 pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
     if program.lasting() == program.buffers.len() {
         return;
     }
     // Backwards, a buffer is needed from its last use to the write that makes it. What stays is never freed.
-    let lives: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
-    let mut needed: Vec<bool> = program.buffers.iter().map(Buffer::stays).collect();
+    let stays: Vec<bool> = program.buffers.iter().map(Buffer::stays).collect();
+    let mut needed = stays.clone();
     let mut last_uses: Vec<BufferId> = Vec::new();
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
@@ -31,7 +31,7 @@ pub(super) fn run(build: &mut Build) {
                 if !needed[buffer.index()] {
                     last_uses.push(buffer);
                 }
-                needed[buffer.index()] = lives[buffer.index()] || reads.contains(&buffer);
+                needed[buffer.index()] = stays[buffer.index()] || reads.contains(&buffer);
             }
             last_uses.drain(..).for_each(|buffer| program.free(op, buffer));
         }

@@ -142,7 +142,7 @@ pub(super) fn is_computed(dtype: Dtype) -> bool {
 }
 
 fn refuse_training(written: &mut Written) {
-    let sections = KEYS.iter().map(|key| key.section).filter(|section| section.is_training());
+    let sections = KEYS.iter().map(|key| key.section).filter(|section| section.is_training() || *section == Section::Layer);
     let sections: std::collections::BTreeSet<Section> = sections.collect();
     for section in sections {
         if let Some(place) = written.section(section).cloned() {
