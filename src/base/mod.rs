@@ -15,6 +15,7 @@ pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, ChunkCosts, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    AllReduce, ChunkCosts, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Updates,
+    Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

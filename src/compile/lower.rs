@@ -30,10 +30,11 @@ pub(super) fn run(build: &mut Build) {
     let stages = Stages::new(&mut build.program, training, &homes, &build.held);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
-        for step in 0..training.batch.steps {
-            let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
+        let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
+        for round in 0..rounds {
+            let flow = Flow::new(stages.stage_of_place.len(), homes.micro_batches);
             let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
-            let mut walk = Walk { program, training, stages, homes, replica, step, flow, overlapped, reads: Vec::new() };
+            let mut walk = Walk { program, training, stages, homes, replica, round, flow, overlapped, reads: Vec::new() };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
@@ -48,14 +49,14 @@ fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
 }
 
-/// One step of one replica.
+/// The plan once, of one replica: a step, or all steps where the pipeline is never drained.
 struct Walk<'a> {
     program: &'a mut Program,
     training: &'a Training,
     stages: &'a Stages,
     homes: &'a Homes,
     replica: usize,
-    step: u32,
+    round: u32,
     flow: Flow,
     /// The slot at work runs as one with another.
     overlapped: bool,
@@ -69,7 +70,7 @@ struct Site {
     rank: Rank,
     /// Among the replicas and homes of the stage.
     home: usize,
-    /// Micro-batch of the step.
+    /// Micro-batch of the plan.
     local: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
     global: u32,
@@ -105,7 +106,7 @@ impl Flow {
 
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
-        let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
+        let origin = Origin { slot: None, step: self.round, pass: PassName::Lower };
         for row in 0..self.training.mesh.size(Axis::Pipeline) {
             let rank = stages::rank(self.training, self.replica, row);
             let gradients = held[rank.index()].gradients();
@@ -145,8 +146,13 @@ impl Walk<'_> {
             rank: stages::rank(self.training, self.replica, home.row),
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
-            origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
+            global: (self.round * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            // Where the plan has the micro-batches of all steps there is one round.
+            origin: Origin {
+                slot: Some(slot),
+                step: self.round + slot.micro_batch / self.training.batch.micro_batches,
+                pass: PassName::Lower,
+            },
         }
     }
 

@@ -18,9 +18,11 @@ mod stages;
 mod synchronise;
 mod tied;
 mod trouble;
+mod versions;
 
 use std::collections::BTreeSet;
 
+use crate::base::Updates;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
@@ -72,6 +74,7 @@ const PASSES: &[Pass] = &[
     Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "tied", run: tied::run },
     Pass { name: "optimizer", run: optimizer::run },
+    Pass { name: "versions", run: versions::run },
     Pass { name: "messages", run: messages::run },
     Pass { name: "trouble", run: trouble::run },
     Pass { name: "expand", run: expand::run },
@@ -130,7 +133,12 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
-        micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
+        micro_batches_per_step: match training.pipeline.updates {
+            Updates::EachMicroBatch => 1,
+            Updates::EachStep | Updates::Delayed => {
+                training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks")
+            }
+        },
         steps: training.batch.steps,
         dtype: training.precision.parameter,
         initial: training.precision.parameter,

@@ -13,14 +13,16 @@ use super::Build;
 
 /// The rules that change the program, and not only its costs, by their place in the scenario.
 pub(super) fn rules(scenario: &Scenario) -> Vec<usize> {
-    let changes = |&index: &usize| matches!(scenario.trouble[index].kind, TroubleKind::SkipOp | TroubleKind::SwapOps);
+    let changes = |&index: &usize| {
+        matches!(scenario.trouble[index].kind, TroubleKind::SkipOp | TroubleKind::SwapOps | TroubleKind::NoStash)
+    };
     (0..scenario.trouble.len()).filter(changes).collect()
 }
 
 /// The rules that met no op, by their place in the scenario: those that are left, and those that would slow an op and find none.
 pub(super) fn idle(build: &Build) -> Vec<usize> {
     let is_idle = |(index, rule): &(usize, &Trouble)| match rule.kind {
-        TroubleKind::SkipOp | TroubleKind::SwapOps => build.trouble.contains(index),
+        TroubleKind::SkipOp | TroubleKind::SwapOps | TroubleKind::NoStash => build.trouble.contains(index),
         TroubleKind::SlowRank | TroubleKind::SlowLink => !rule.op.is_empty() && !slows_any(&build.program, rule),
     };
     build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
@@ -47,13 +49,17 @@ pub(super) fn run(build: &mut Build) {
 
 /// Applies one rule to every op that it fits; whether it fitted any.
 fn apply(program: &mut Program, rule: &Trouble) -> bool {
+    if rule.kind == TroubleKind::NoStash {
+        // The versions pass has met its ops.
+        return false;
+    }
     let fits = |program: &Program, op: &OpId| head::fits(program, *op, rule) && !matches!(program.kind(*op), OpKind::Skipped(_));
     let ops: Vec<OpId> = program.all().filter(|op| fits(program, op)).collect();
     for &op in &ops {
         match rule.kind {
             TroubleKind::SkipOp => program.set_kind(op, program.kind(op).skipped()),
             TroubleKind::SwapOps => swap_with_next(program, op),
-            TroubleKind::SlowRank | TroubleKind::SlowLink => {}
+            TroubleKind::SlowRank | TroubleKind::SlowLink | TroubleKind::NoStash => {}
         }
     }
     !ops.is_empty()

@@ -4,6 +4,8 @@ pub mod blame;
 mod check;
 mod collective;
 pub mod reference;
+mod repair;
+pub mod search;
 mod report;
 pub mod snapshot;
 pub mod verdict;
@@ -19,6 +21,7 @@ use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
 pub use check::{Checked, check};
 use reference::References;
+pub use repair::repairs;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};
 

@@ -3,6 +3,7 @@
 //! One device runs the micro-batches of all data-parallel ranks, in their order, without trouble and without a memory limit. A stage adds
 //! up its weights' gradients in the order in which the plan computes them; one device does it in the same order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::snapshot::Snapshots;
@@ -92,6 +93,9 @@ impl Pair {
 #[must_use]
 pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     let mut training = training.clone();
+    if training.pipeline.updates.is_asynchronous() {
+        return with_delayed_weights(scenario, training);
+    }
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
     let mut orders = sum_orders(&compile::plan(&training), training.batch.micro_batches, replicas);
     if orders.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -104,6 +108,41 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
     Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
+}
+
+/// An asynchronous scenario on one device: all stages on one rank, each with the slots that it had in the order that it had them, so that
+/// every micro-batch uses the same old weights.
+fn with_delayed_weights(scenario: &Scenario, mut training: Training) -> Scenario {
+    training.pipeline.order = Order::Plan(Arc::new(in_one_row(&compile::plan(&training))));
+    training.mesh = Mesh::new(1, 1);
+    training.recompute.mode = Recompute::None;
+    Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
+}
+
+/// The rows of a plan as one: again and again, each row gives what is ready.
+fn in_one_row(plan: &Plan) -> Plan {
+    let last = plan.stages().saturating_sub(1);
+    let mut rows: Vec<_> = plan.rows.iter().map(|row| row.iter().copied().peekable()).collect();
+    let (mut done, mut order) = (BTreeSet::new(), Vec::new());
+    let is_ready = |done: &BTreeSet<Slot>, slot: Slot| match slot.pass {
+        Pass::F => slot.stage == 0 || done.contains(&Slot { stage: slot.stage - 1, ..slot }),
+        Pass::B => slot.stage as usize == last || done.contains(&Slot { stage: slot.stage + 1, ..slot }),
+        Pass::I | Pass::W => true,
+    };
+    while rows.iter_mut().any(|row| row.peek().is_some()) {
+        let before = order.len();
+        for row in &mut rows {
+            while let Some(cell) = row.next_if(|cell| cell.slots().all(|slot| is_ready(&done, slot))) {
+                done.extend(cell.slots());
+                order.push(cell);
+            }
+        }
+        if order.len() == before {
+            // A sound plan always has a slot that is ready.
+            order.extend(rows.iter_mut().flatten());
+        }
+    }
+    Plan { rows: vec![order] }
 }
 
 /// Per stage, the micro-batches of all replicas in the order in which their gradients are summed. Where a stage stands twice its sums

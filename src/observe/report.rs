@@ -35,6 +35,48 @@ pub struct Given {
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
+    /// Ends of messages that meet although they name different data.
+    pub silent_swaps: Vec<SilentSwap>,
+    /// At a deadlock: what would resolve it.
+    pub repairs: Vec<Repair>,
+}
+
+/// A send and the receive that it meets by order: of equal shapes, so that nothing notices, but for other data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SilentSwap {
+    /// The rank that sends.
+    pub from: u32,
+    /// Its op.
+    pub send: String,
+    /// The rank that receives.
+    pub to: u32,
+    /// Its op.
+    pub receive: String,
+}
+
+/// A change with which a deadlocked run completes: it was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Repair {
+    /// What kind of change.
+    pub kind: RepairKind,
+    /// The change in words; the first of them, and how many more like it.
+    pub what: String,
+    /// Every change of an order, in the order in which a run needs them.
+    pub changes: Vec<String>,
+    /// End of the first step with it, in the run's unit.
+    pub makespan: f64,
+}
+
+/// What a repair changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RepairKind {
+    /// A rank issues its ops in another order.
+    Reorder,
+    /// A rank issues two ends of messages as one batch.
+    Batch,
+    /// Messages take other queues.
+    Semantics,
 }
 
 /// How a run's numbers compare with one device's.
@@ -99,6 +141,7 @@ pub struct Report {
     pub loss: Vec<f64>,
     pub verdict: Verdict,
     pub waits: Waits,
+    pub silent_swaps: Vec<SilentSwap>,
     pub out_of_memory: Option<OutOfMemory>,
     pub events: usize,
 }
@@ -140,6 +183,7 @@ pub struct RankReport {
     pub idle_in_own_span: f64,
     pub peak_in_flight: u32,
     pub peak_in_flight_to_weight: u32,
+    pub weight_versions: u32,
     pub peak_bytes: u64,
     pub peak_bytes_by_role: RoleBytes,
     pub state_bytes: StateBytes,
@@ -202,11 +246,13 @@ pub struct LinkReport {
 }
 
 /// Who waits for whom when nothing moves.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
 pub struct Waits {
     pub edges: Vec<EdgeReport>,
     pub cycles: Vec<Vec<u32>>,
+    pub behind: Vec<u32>,
+    pub repairs: Vec<Repair>,
 }
 
 /// One edge of the wait-for graph.
@@ -258,7 +304,8 @@ impl Report {
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
             verdict: given.verdict,
-            waits: Waits::new(run),
+            waits: Waits::new(run, given.repairs),
+            silent_swaps: given.silent_swaps,
             out_of_memory: OutOfMemory::new(run),
             events: run.trace.events.len(),
         }
@@ -320,6 +367,7 @@ impl RankReport {
             idle_in_own_span: time(rank.idle_in_own_span()),
             peak_in_flight: rank.peak_in_flight,
             peak_in_flight_to_weight: rank.peak_in_flight_to_weight,
+            weight_versions: rank.weight_versions,
             peak_bytes: rank.peak_bytes.0,
             peak_bytes_by_role: RoleBytes::new(&rank.peak_by_role),
             state_bytes: StateBytes { parameter, gradient, optimizer },
@@ -378,7 +426,7 @@ impl LinkReport {
 }
 
 impl Waits {
-    fn new(run: &Run) -> Self {
+    fn new(run: &Run, repairs: Vec<Repair>) -> Self {
         let Outcome::Deadlocked(graph) = &run.trace.outcome else { return Self::default() };
         let edge = |edge: &WaitEdge| EdgeReport {
             rank: edge.rank.0,
@@ -393,7 +441,8 @@ impl Waits {
             ranks.dedup();
             ranks
         };
-        Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect() }
+        let behind = graph.behind().map(|rank| rank.0).collect();
+        Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect(), behind, repairs }
     }
 }
 

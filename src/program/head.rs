@@ -108,6 +108,7 @@ impl Kernel {
             Self::Optimizer(part) => ("optimizer", Some(part)),
             Self::AverageShard => ("average-shard", None),
             Self::OptimizerShard => ("optimizer-shard", None),
+            Self::Stash(part) => ("stash", Some(part)),
             Self::TakeShard => ("take-shard", None),
             Self::Flatten => ("flatten", None),
             Self::Unflatten => ("unflatten", None),
@@ -116,7 +117,7 @@ impl Kernel {
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 16] {
+    pub fn all(part: Part) -> [Self; 17] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -131,6 +132,7 @@ impl Kernel {
             Self::Optimizer(part),
             Self::AverageShard,
             Self::OptimizerShard,
+            Self::Stash(part),
             Self::TakeShard,
             Self::Flatten,
             Self::Unflatten,

@@ -68,6 +68,14 @@ pub struct Origin {
     pub pass: PassName,
 }
 
+impl Origin {
+    /// The number of the update that an optimizer's op is: a slot's own where a micro-batch has one, else its step's.
+    #[must_use]
+    pub fn update(self) -> u32 {
+        self.slot.map_or(self.step, |slot| slot.micro_batch)
+    }
+}
+
 /// The compiler's passes, as provenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassName {
@@ -83,6 +91,8 @@ pub enum PassName {
     DataParallel,
     /// Average, barrier and optimizer at the end of a step.
     Optimizer,
+    /// Weights kept for micro-batches that have used them.
+    Versions,
     /// A collective to its messages.
     Expand,
     /// Written by hand.
@@ -91,13 +101,14 @@ pub enum PassName {
 
 impl PassName {
     /// All passes with their names.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Lower, "lower"),
         (Self::Messages, "messages"),
         (Self::Recompute, "recompute"),
         (Self::Gather, "gather"),
         (Self::DataParallel, "data-parallel"),
         (Self::Optimizer, "optimizer"),
+        (Self::Versions, "versions"),
         (Self::Expand, "expand"),
         (Self::Hand, "hand"),
     ];
@@ -138,6 +149,8 @@ pub enum Kernel {
     AverageShard,
     /// The same as `Optimizer`, of shards
     OptimizerShard,
+    /// Roughly: version = parameters, before they change
+    Stash(Part),
     /// Roughly: shard = own part of concatenate(tensors)
     TakeShard,
     /// Roughly: pieces = chunks(concatenate(tensors))
@@ -212,6 +225,8 @@ pub enum Name {
     MasterShard(u32, u32),
     /// What part `0..` did not keep from forward for backward, computed again.
     Recomputed(u32, u32),
+    /// What a parameter was before so many updates and one more: its weights from when a micro-batch went forward.
+    Version(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -281,7 +296,7 @@ impl Buffer {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 22] = [
+const NAMES: [NameText; 23] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -304,6 +319,7 @@ const NAMES: [NameText; 22] = [
     ("vshard", Name::SecondMomentShard, true),
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
+    ("version", Name::Version, true),
 ];
 
 impl Name {
@@ -332,6 +348,7 @@ impl Name {
             Self::SecondMomentShard(unit, place) => (19, unit, place),
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
+            Self::Version(parameter, version) => (22, parameter, version),
         }
     }
 
@@ -375,7 +392,7 @@ impl Name {
             | Self::FirstMomentShard(..)
             | Self::SecondMomentShard(..)
             | Self::MasterShard(..) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) => Role::Bucket,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Version(..) => Role::Bucket,
         }
     }
 

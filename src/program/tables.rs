@@ -307,6 +307,17 @@ impl Program {
         self.ops.wait(op, on);
     }
 
+    /// Replaces what `op` waits for.
+    pub fn set_waits(&mut self, op: OpId, waits: &[OpId]) {
+        self.ops.clear_waits(op);
+        waits.iter().for_each(|&on| self.ops.wait(op, on));
+    }
+
+    /// Moves an op to another stream of its rank.
+    pub fn set_stream(&mut self, op: OpId, stream: StreamId) {
+        self.ops.rows[op.index()].stream = stream;
+    }
+
     /// Makes `op` the last use of `buffer`.
     pub fn free(&mut self, op: OpId, buffer: BufferId) {
         self.ops.free(op, buffer);

@@ -28,15 +28,18 @@ pub enum TroubleKind {
     SkipOp,
     /// The op changes places with the next op of its stream.
     SwapOps,
+    /// In a pipeline that is never drained: backward uses the newest weights, not those of its forward.
+    NoStash,
 }
 
 impl TroubleKind {
     /// All kinds with their names in scenarios and what they do.
-    pub const ALL: [(Self, &'static str, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str, &'static str); 5] = [
         (Self::SlowRank, "slow-rank", "compute ops of the rank take `factor` times as long"),
         (Self::SlowLink, "slow-link", "messages sent by the rank take `factor` times as long"),
         (Self::SkipOp, "skip-op", "the op is left out"),
         (Self::SwapOps, "swap-ops", "the op changes places with the next one of its stream"),
+        (Self::NoStash, "no-stash", "pipedream: backward uses the newest weights, not those of its forward"),
     ];
 
     /// Its name in scenarios.

@@ -34,7 +34,7 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
 use crate::base::precision::Precision;
 pub use crate::base::settings::{
-    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
 };
 use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
@@ -161,6 +161,8 @@ pub struct Recomputation {
 pub struct Pipeline {
     /// Which slots run where, and in which order.
     pub order: Order,
+    /// When a stage updates its weights.
+    pub updates: Updates,
     /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
@@ -266,11 +268,15 @@ impl Training {
         self.model.tied && !(0..self.mesh.size(Axis::Pipeline)).any(ends)
     }
 
-    /// The plan of a step.
+    /// The plan of a step; of all steps, whose micro-batches are numbered through, where the pipeline is never drained.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match &self.pipeline.order {
-            Order::Schedule(schedule) => (schedule.plan)(self.size()),
+            Order::Schedule(schedule) => {
+                let rounds = if self.pipeline.updates.is_asynchronous() { self.batch.steps } else { 1 };
+                let size = self.size();
+                (schedule.plan)(Size { micro_batches: rounds * size.micro_batches, ..size })
+            }
             Order::Sheet(sheet) => sheet.plan(),
             Order::Plan(plan) => Plan::clone(plan),
         }

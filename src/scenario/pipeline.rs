@@ -4,7 +4,7 @@ use super::keys::{Key, batch, model as model_keys, parallel, pipeline};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{Order, Pipeline, PointToPoint};
+use super::{Order, Pipeline, PointToPoint, Updates};
 use crate::base::words::{counted, grouped, shortened};
 use crate::schedule::{Measure, Schedule, Size};
 
@@ -19,6 +19,7 @@ pub(super) fn read(written: &mut Written, layers: Option<usize>) -> Option<Pipel
             Some(sheet) => Order::Sheet(sheet),
             None => Order::Schedule(schedule?),
         },
+        updates: if written.sheet.is_some() { Updates::EachStep } else { schedule?.updates },
         p2p: written.choice(&pipeline::P2P, PointToPoint::find)?,
         barrier: written.flag(&pipeline::BARRIER)?,
         layers_per_stage: layers_per_stage?,

@@ -71,6 +71,7 @@ pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_pipeline(written, training);
     refuse_two_way(written, training);
     refuse_split_embedding(written, training);
+    refuse_asynchronous(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -115,6 +116,23 @@ fn refuse_split_embedding(written: &mut Written, training: &Training) {
     let problem = Problem::new("a tied embedding stands on the first stage and on the last, and they share no shards of it");
     let keys = [&model::TIED, &model::PRESET, &data_parallel::STRATEGY, &data_parallel::NO_SYNC];
     written.refuse(&keys, problem.allowed("ddp with no_sync").hint("tied = false, or strategy = \"ddp\""));
+}
+
+/// Where a pipeline is never drained, stages update at different times: nobody could meet for a sum in between.
+fn refuse_asynchronous(written: &mut Written, training: &Training) {
+    if !training.pipeline.updates.is_asynchronous() {
+        return;
+    }
+    let (name, data) = (training.pipeline.order.name(), training.mesh.size(Axis::Data));
+    if data > 1 {
+        let problem = Problem::new(format!("{name} updates while micro-batches are under way, and takes no data-parallel ranks"));
+        let problem = problem.allowed("data = 1").hint("1f1b averages over replicas, once a step");
+        written.refuse(&[&parallel::DATA, &pipeline::SCHEDULE], problem);
+    }
+    if training.splits_embedding() {
+        let problem = Problem::new(format!("a tied embedding stands on two stages, which {name} updates at different times"));
+        written.refuse(&[&model::TIED, &model::PRESET, &pipeline::SCHEDULE], problem.allowed("tied = false"));
+    }
 }
 
 /// Beyond the last unit there is nothing to gather.

@@ -71,7 +71,8 @@ fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) 
 }
 
 fn refuse_missing_op(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && !written.has(&trouble::OP, index) {
+    let is_about_one = !is_slow(kind) && kind != TroubleKind::NoStash;
+    if is_about_one && !written.has(&trouble::OP, index) {
         let problem = Problem::new(format!("{} needs to know which op it meets", kind.name()));
         written.refuse_at(&[&trouble::KIND], index, problem.hint("op = \"all-reduce bucket0\", or op = \"0F3\""));
     }

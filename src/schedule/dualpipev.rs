@@ -2,7 +2,7 @@
 
 use super::dualpipe::Half;
 use super::row::Row;
-use super::{Illegal, Measure, Placement, Schedule, Size, Theory};
+use super::{Illegal, Measure, Placement, Schedule, Size, Theory, Updates};
 use crate::program::plan::Plan;
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -18,6 +18,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "cut in half by Sea AI Lab; steps of dualpipev.py in github.com/deepseek-ai/DualPipe",
     placement: Placement::Vee,
+    updates: Updates::EachStep,
     takes,
     plan: |size| {
         let half = Half { ranks: size.ranks, micro_batches: size.micro_batches };

@@ -10,9 +10,12 @@ mod dualpipe;
 mod dualpipev;
 mod gpipe;
 mod interleaved;
+pub mod list;
 mod looped_bfs;
 mod naive;
 mod one_f_one_b;
+mod pipedream;
+mod pipedream_2bw;
 mod row;
 mod size;
 mod theory;
@@ -23,6 +26,7 @@ mod zb_h1;
 mod zb_h2;
 mod zbv;
 
+use crate::base::settings::Updates;
 use crate::program::plan::Plan;
 
 pub use size::{Illegal, Measure, Placement, Size};
@@ -43,9 +47,11 @@ pub struct Schedule {
     pub source: &'static str,
     /// Which stages a rank holds.
     pub placement: Placement,
+    /// When a stage updates its weights.
+    pub updates: Updates,
     /// Whether it takes a size that suits its placement.
     pub takes: fn(Size) -> Result<(), Illegal>,
-    /// The plan of a step, for a size that it takes.
+    /// The plan for a size that it takes: of a step, or of all steps where the pipeline is never drained.
     pub plan: fn(Size) -> Plan,
 }
 
@@ -65,6 +71,8 @@ pub static SCHEDULES: &[Schedule] = &[
     chimera::SCHEDULE,
     dualpipe::SCHEDULE,
     dualpipev::SCHEDULE,
+    pipedream::SCHEDULE,
+    pipedream_2bw::SCHEDULE,
 ];
 
 impl Schedule {

@@ -1,7 +1,7 @@
 //! 1F1B with flush: a stage that is warm alternates one forward and one backward.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, any};
+use super::{Placement, Schedule, Size, Theory, Updates, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -11,11 +11,13 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::RAMPS,
     source: "PipeDream-Flush: Narayanan et al. 2021, arXiv 2104.04473, figure 4 top",
     placement: Placement::Line,
+    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
 };
 
-fn row(size: Size, rank: u32) -> Vec<Cell> {
+/// The row of `rank`.
+pub(super) fn row(size: Size, rank: u32) -> Vec<Cell> {
     let mut row = Row::new(size, SCHEDULE.placement, rank);
     let warm_up = (size.ranks - 1 - rank).min(size.micro_batches);
     for _ in 0..warm_up {

@@ -121,6 +121,7 @@ impl Scene {
             fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
             recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
+                updates: ranklab::base::Updates::EachStep,
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,

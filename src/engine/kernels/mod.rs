@@ -33,6 +33,7 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
         Kernel::Accumulate => operands.accumulate(),
         Kernel::Average(_) | Kernel::AverageShard => operands.average(),
         Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
+        Kernel::Stash(_) => Ok(op.reads.iter().map(|&parameter| operands.value(parameter).clone()).collect()),
         Kernel::TakeShard => operands.take_shard(),
         Kernel::Flatten => operands.flatten(),
         Kernel::Unflatten => operands.unflatten(),
@@ -358,7 +359,7 @@ impl<'a> Operands<'a> {
         };
         let update = |i| {
             let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
-            cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &operand(0, i))
+            cpu::optimizer::adamw(settings, self.op.origin.update() + 1, &state, &operand(0, i))
         };
         let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
         let parameters = updated.iter().map(|state| one(state.parameter.clone()));
