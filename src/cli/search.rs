@@ -38,7 +38,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(path) = &arguments.save {
         let best = found.rows.iter().filter(|row| row.is_found && row.fits).min_by(|a, b| a.makespan.total_cmp(&b.makespan));
         let Some(best) = best else {
-            return Err(Failure::Input(format!("nothing was found that holds at most {} micro-batches: nothing to save", found.room)));
+            return Err(Failure::Input(format!(
+                "nothing was found that holds at most {} micro-batches: nothing to save",
+                found.room
+            )));
         };
         write_new(path, &best.plan.to_string())?;
         eprintln!("wrote {} ({}); next: ranklab run {0}", path.display(), best.name);

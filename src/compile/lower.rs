@@ -43,7 +43,7 @@ pub(super) fn run(build: &mut Build) {
 
 /// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * training.mesh.size(Axis::Data);
+    let micro_batches = (training.pieces() * training.batch.steps) as usize * training.mesh.size(Axis::Data);
     let parts = || stages.parts.iter().flatten();
     let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
     program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
@@ -72,9 +72,25 @@ struct Site {
     home: usize,
     /// Micro-batch of the plan.
     local: usize,
+    /// Its segment of the sequences.
+    segment: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
     global: u32,
     origin: Origin,
+}
+
+impl Site {
+    /// The same of an earlier segment of the micro-batch.
+    fn before(self, distance: usize) -> Self {
+        let back = u32::try_from(distance).expect("a checked number of segments");
+        Self { segment: self.segment - distance, local: self.local - distance, global: self.global - back, ..self }
+    }
+
+    /// The same of a later segment.
+    fn behind(self, distance: usize) -> Self {
+        let on = u32::try_from(distance).expect("a checked number of segments");
+        Self { segment: self.segment + distance, local: self.local + distance, global: self.global + on, ..self }
+    }
 }
 
 /// What flows from op to op, for every place and micro-batch.
@@ -86,12 +102,13 @@ enum Flows {
     ActivationGradient,
     Saved,
     Deferred,
+    KeyValueGradient,
 }
 
 /// The buffers of what flows; made by whichever op names them first.
 struct Flow {
     micro_batches: usize,
-    tables: [Vec<Option<BufferId>>; 6],
+    tables: [Vec<Option<BufferId>>; 7],
 }
 
 impl Flow {
@@ -146,11 +163,12 @@ impl Walk<'_> {
             rank: stages::rank(self.training, self.replica, home.row),
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: (self.round * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
+            global: (self.round * replicas + replica) * self.training.pieces() + slot.micro_batch,
             // Where the plan has the micro-batches of all steps there is one round.
             origin: Origin {
                 slot: Some(slot),
-                step: self.round + slot.micro_batch / self.training.batch.micro_batches,
+                step: self.round + slot.micro_batch / self.training.pieces(),
                 pass: PassName::Lower,
             },
         }
@@ -169,20 +187,21 @@ impl Walk<'_> {
             }
         }
         self.reads.extend_from_slice(&part.weights[site.home]);
+        self.read_earlier(site, part);
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
-                self.run(site, self.passes(part).forward, &[output]);
+                self.run(site, self.passes(site, part).forward, &[output]);
             }
             Part::Block(_) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, self.passes(part).forward, &[output, saved]);
+                self.run(site, self.passes(site, part).forward, &[output, saved]);
             }
             Part::Head => {
                 let loss = self.program.buffer(site.rank, Name::Loss(site.global), Role::Scratch, self.stages.loss);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, self.passes(part).forward, &[loss, saved]);
+                self.run(site, self.passes(site, part).forward, &[loss, saved]);
             }
         }
     }
@@ -199,7 +218,26 @@ impl Walk<'_> {
         self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
-        self.run(site, self.passes(part).backward_input, &[gradient, deferred]);
+        let mut writes = vec![gradient, deferred];
+        if matches!(part.part, Part::Block(_)) {
+            self.read_earlier(site, part);
+            if site.segment + 1 < part.segments.len() {
+                self.read(site.behind(1), Flows::KeyValueGradient, part.place, part);
+            }
+            if site.segment > 0 {
+                writes.push(self.buffer(site, Flows::KeyValueGradient, part.place, part));
+            }
+        }
+        self.run(site, self.passes(site, part).backward_input, &writes);
+    }
+
+    /// A block's attention looks at the keys and values of the segments before.
+    fn read_earlier(&mut self, site: Site, part: &PartTables) {
+        if matches!(part.part, Part::Block(_)) {
+            for distance in (1..=site.segment).rev() {
+                self.read(site.before(distance), Flows::Saved, part.place, part);
+            }
+        }
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
@@ -212,11 +250,12 @@ impl Walk<'_> {
         self.read(site, second, part.place, part);
         let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
-        self.run(site, self.passes(part).backward_weight, gradients);
+        self.run(site, self.passes(site, part).backward_weight, gradients);
     }
 
-    fn passes(&self, part: &PartTables) -> Passes {
-        if self.overlapped { part.overlapped } else { part.alone }
+    fn passes(&self, site: Site, part: &PartTables) -> Passes {
+        let tables = &part.segments[site.segment];
+        if self.overlapped { tables.overlapped } else { tables.alone }
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
@@ -237,14 +276,15 @@ impl Walk<'_> {
 
     fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
         let (stages, program) = (self.stages, &mut *self.program);
-        let m = site.global;
+        let (m, tables) = (site.global, &part.segments[site.segment]);
         let (place, name, role, layout) = match what {
             Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens),
             Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens),
             Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activation),
             Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
-            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
-            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
+            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, tables.saved),
+            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, tables.deferred),
+            Flows::KeyValueGradient => (place, Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {

@@ -133,10 +133,11 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
+        segments: training.pipeline.segments,
         micro_batches_per_step: match training.pipeline.updates {
             Updates::EachMicroBatch => 1,
             Updates::EachStep | Updates::Delayed => {
-                training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks")
+                training.pieces() * u32::try_from(data_ranks).expect("a checked number of ranks")
             }
         },
         steps: training.batch.steps,

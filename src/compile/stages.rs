@@ -1,7 +1,7 @@
 //! The stages of the pipeline: which parts each holds, and what those parts' kernels take.
 
 use crate::base::mesh::Axis;
-use crate::base::model::{Model, Part};
+use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
@@ -32,16 +32,24 @@ pub(super) struct PartTables {
     pub part: Part,
     /// Place in forward order: 0 embedding, 1.. blocks, last head.
     pub place: u32,
-    pub saved: LayoutId,
-    pub deferred: LayoutId,
-    /// Its passes by themselves.
-    pub alone: Passes,
-    /// Its passes in a forward and a backward that run as one.
-    pub overlapped: Passes,
+    /// For each segment of a sequence.
+    pub segments: Vec<SegmentTables>,
     /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
     /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
+}
+
+/// What a part's kernels make of a segment of sequences; mostly there is one, the whole.
+pub(super) struct SegmentTables {
+    pub saved: LayoutId,
+    pub deferred: LayoutId,
+    /// What it leaves for the keys and values before it.
+    pub key_value_gradient: LayoutId,
+    /// Its passes by themselves.
+    pub alone: Passes,
+    /// Its passes in a forward and a backward that run as one.
+    pub overlapped: Passes,
 }
 
 /// The kernels of a part.
@@ -64,13 +72,14 @@ impl Stages {
         let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
         let model = &training.model;
         let cut = cut(training);
+        let tokens = whole(training).tokens(model);
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
-            activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
-            tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
+            activation: program.layout(Layout::tensor(dtype, &[size, tokens, model.hidden])),
+            tokens: program.layout(Layout::tensor(Dtype::U32, &[size, tokens])),
             loss: program.layout(Layout::tensor(dtype, &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
@@ -103,39 +112,64 @@ fn cut(training: &Training) -> Vec<Vec<Part>> {
 }
 
 fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
-    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let mut passes = |overlapped| {
-            let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
-            Passes {
-                forward: kernel(Kernel::Forward(part)),
-                backward_input: kernel(Kernel::BackwardInput(part)),
-                backward_weight: kernel(Kernel::BackwardWeight(part)),
-            }
-        };
-        let (alone, overlapped) = (passes(false), passes(overlaps));
-        PartTables {
-            part,
-            place: place(model, part),
-            saved: program.layout(bundle(saved(training, part), dtype)),
-            deferred: program.layout(bundle(deferred(model, size, part), dtype)),
-            alone,
-            overlapped,
-            weights: Vec::new(),
-            gradients: Vec::new(),
-        }
+        let all = segments(training).map(|segment| segment_tables(program, training, overlaps, (part, shares), segment));
+        let (place, segments) = (place(&training.model, part), all.collect());
+        PartTables { part, place, segments, weights: Vec::new(), gradients: Vec::new() }
     };
     parts.iter().map(tables).collect()
 }
 
+fn segment_tables(
+    program: &mut Program,
+    training: &Training,
+    overlaps: bool,
+    (part, shares): (Part, u32),
+    segment: Segment,
+) -> SegmentTables {
+    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
+    let mut passes = |overlapped| {
+        let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost_of(training, segment, kernel, shares) });
+        Passes {
+            forward: kernel(Kernel::Forward(part)),
+            backward_input: kernel(Kernel::BackwardInput(part)),
+            backward_weight: kernel(Kernel::BackwardWeight(part)),
+        }
+    };
+    let (alone, overlapped) = (passes(false), passes(overlaps));
+    let key_values = [size, segment.before(model), 2 * model.kv_heads * model.head_size()];
+    SegmentTables {
+        saved: program.layout(bundle(saved_of(training, segment, part), dtype)),
+        deferred: program.layout(bundle(deferred(model, size, segment, part), dtype)),
+        key_value_gradient: program.layout(Layout::tensor(dtype, &key_values)),
+        alone,
+        overlapped,
+    }
+}
+
+/// The segments of a sequence, in order.
+fn segments(training: &Training) -> impl Iterator<Item = Segment> + use<> {
+    let of = training.pipeline.segments as usize;
+    (0..of).map(move |place| Segment { place, of })
+}
+
+/// The first segment: as long as all others.
+fn whole(training: &Training) -> Segment {
+    Segment { place: 0, of: training.pipeline.segments as usize }
+}
+
 /// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
+    cost_of(training, Segment::WHOLE, kernel, shares)
+}
+
+fn cost_of(training: &Training, segment: Segment, kernel: Kernel, shares: u32) -> KernelCost {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
-    let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
+    let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
+    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, segment, kernel), bytes: 2 * activation }
 }
 
 fn place(model: &Model, part: Part) -> u32 {
@@ -166,22 +200,27 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
 
 /// What a part's forward keeps for backward, where nothing is recomputed.
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
-    match part {
-        Part::Embedding => Vec::new(),
-        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
-        Part::Block(_) => saved::block_saved(model, size),
-        Part::Head => saved::head_saved(model, size),
-    }
+    saved_of(training, Segment::WHOLE, part)
+}
+
+fn saved_of(training: &Training, segment: Segment, part: Part) -> Vec<SavedTensor> {
+    let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
+        Part::Embedding => return Vec::new(),
+        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron,
+        Part::Block(_) => saved::block_saved,
+        Part::Head => saved::head_saved,
+    };
+    saved::of_segment(list, &training.model, training.batch.micro_batch_size, segment)
 }
 
 /// What a part's backward for the input keeps for the weights.
-fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
-    match part {
-        Part::Embedding => Vec::new(),
-        Part::Block(_) => saved::block_deferred(model, size),
-        Part::Head => saved::head_deferred(model, size),
-    }
+fn deferred(model: &Model, size: usize, segment: Segment, part: Part) -> Vec<SavedTensor> {
+    let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
+        Part::Embedding => return Vec::new(),
+        Part::Block(_) => saved::block_deferred,
+        Part::Head => saved::head_deferred,
+    };
+    saved::of_segment(list, model, size, segment)
 }
 
 /// Tensors as one value; masks take a byte for an element.

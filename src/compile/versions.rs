@@ -33,9 +33,9 @@ pub(super) fn run(build: &mut Build) {
             stash.read(op, version);
         }
         let updates = walk.overwritten.into_iter();
-        let stashes: BTreeMap<OpId, (Part, u32)> = updates.filter(|(_, version)| stashed.contains(version)).collect();
+        let copied: BTreeMap<OpId, (Part, u32)> = updates.filter(|(_, version)| stashed.contains(version)).collect();
         for op in order {
-            if let Some(&(part, version)) = stashes.get(&op) {
+            if let Some(&(part, version)) = copied.get(&op) {
                 let copy = stash.before(op, part, version);
                 stash.program.order[rank.index()].push(copy);
             }

@@ -97,7 +97,8 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
         return with_delayed_weights(scenario, training);
     }
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
-    let mut orders = sum_orders(&compile::plan(&training), training.batch.micro_batches, replicas);
+    let mut orders = sum_orders(&compile::plan(&training), &training, replicas);
+    training.pipeline.segments = 1;
     if orders.windows(2).all(|pair| pair[0] == pair[1]) {
         orders.truncate(1);
         training.pipeline.layers_per_stage = vec![training.model.layers];
@@ -147,14 +148,19 @@ fn in_one_row(plan: &Plan) -> Plan {
 
 /// Per stage, the micro-batches of all replicas in the order in which their gradients are summed. Where a stage stands twice its sums
 /// meet in an all-reduce, and no order on one device is theirs.
-fn sum_orders(plan: &Plan, micro_batches: u32, replicas: u32) -> Vec<Vec<u32>> {
+fn sum_orders(plan: &Plan, training: &Training, replicas: u32) -> Vec<Vec<u32>> {
+    let (micro_batches, segments) = (training.batch.micro_batches, training.pipeline.segments);
     let mut orders: Vec<Vec<u32>> = vec![Vec::new(); plan.stages()];
     let mut homes: Vec<Option<usize>> = vec![None; orders.len()];
     let mut stands_twice = false;
     for (row, cells) in plan.rows.iter().enumerate() {
         for slot in cells.iter().flat_map(|cell| cell.slots()).filter(|slot| matches!(slot.pass, Pass::B | Pass::W)) {
             stands_twice |= homes[slot.stage as usize].replace(row).is_some_and(|home| home != row);
-            orders[slot.stage as usize].push(slot.micro_batch);
+            // One device takes whole sequences.
+            let (order, micro_batch) = (&mut orders[slot.stage as usize], slot.micro_batch / segments);
+            if segments == 1 || !order.contains(&micro_batch) {
+                order.push(micro_batch);
+            }
         }
     }
     for order in &mut orders {

@@ -19,7 +19,7 @@ use crate::program::{OpKind, Program, Trace, check};
 use crate::scenario::{PointToPoint, Scenario, Task};
 
 /// Events of all tries together: whoever looks at a deadlock does not wait for its repair.
-const MOST_EVENTS: usize = 400_000;
+const MOST_EVENTS: usize = 1_000_000;
 
 /// What resolves the deadlock of `program`, which stopped with `graph`. Empty where no circle is to blame, or nothing helps.
 #[must_use]

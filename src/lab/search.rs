@@ -50,9 +50,9 @@ pub struct Row {
     pub plan: Plan,
 }
 
-/// Placements that are searched, with the schedule that measures times on them.
-const PLACEMENTS: [(Placement, &str, &str); 3] =
-    [(Placement::Line, "zb-h1", "found-line"), (Placement::Loop, "zb1p", "found-loop"), (Placement::Vee, "zbv", "found-v")];
+/// Placements that are searched, each with a name for what is found.
+const PLACEMENTS: [(Placement, &str); 3] =
+    [(Placement::Line, "found-line"), (Placement::Loop, "found-loop"), (Placement::Vee, "found-v")];
 
 /// Plans of one placement that the engine runs: the best by the times that they were made for.
 const TRIED: usize = 3;
@@ -94,12 +94,16 @@ pub fn search(name: &str, text: &str, overrides: &[String], room: Option<f64>) -
             Err(problems) => search.refused.push((schedule.name, problems.first())),
         }
     }
-    for (placement, probe, name) in PLACEMENTS {
-        let Some(Ok(scenario)) = Schedule::find(probe).map(ask) else { continue };
-        let Some(probe) = Tried::new(&scenario) else { continue };
+    for (placement, name) in PLACEMENTS {
+        // Times are measured where backward is cut in two.
+        let cut = SCHEDULES.iter().filter(|schedule| schedule.placement == placement).filter_map(|schedule| ask(schedule).ok());
+        let probes = cut.filter_map(|scenario| Some((Tried::new(&scenario)?, scenario)));
+        let Some((probe, scenario)) = probes.into_iter().find(|(tried, _)| tried.cuts_backward()) else { continue };
         search.unit = probe.trace.clock.unit();
         let rows = found(&probe, &scenario, placement, room).into_iter().filter_map(|tried| tried.row(name, room, true));
-        search.rows.extend(rows.min_by(|a, b| (a.makespan, a.peak).partial_cmp(&(b.makespan, b.peak)).unwrap_or(std::cmp::Ordering::Equal)));
+        search.rows.extend(
+            rows.min_by(|a, b| (a.makespan, a.peak).partial_cmp(&(b.makespan, b.peak)).unwrap_or(std::cmp::Ordering::Equal)),
+        );
     }
     Ok(search)
 }
@@ -150,11 +154,16 @@ impl Tried {
         let Task::Train(training) = &scenario.task else { return None };
         let compiled = compile::compile(scenario);
         let program = Arc::new(compiled.program);
-        let (_, trace) = session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Shape, &mut |_, _| {}).ok()?;
+        let (_, trace) =
+            session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Shape, &mut |_, _| {}).ok()?;
         let plan = compiled.plan.filter(|_| trace.outcome == Outcome::Completed)?;
         // A copy of a stage that stands twice counts as a chunk of its rank.
         let is_twice = if training.is_two_way() { 2 } else { 1 };
         Some(Self { plan, chunks: training.size().chunks * is_twice, program, trace })
+    }
+
+    fn cuts_backward(&self) -> bool {
+        self.plan.slots().any(|slot| slot.pass == Pass::W)
     }
 
     fn row(self, name: &str, room: f64, is_found: bool) -> Option<Row> {

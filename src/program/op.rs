@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::plan::Slot;
+pub use super::skipped::SkippedKind;
 use crate::base::model::Part;
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 
@@ -21,21 +22,6 @@ pub enum OpKind {
     Collective(CollectiveId),
     /// Does nothing: a trouble rule took the op out. Its operands and its place stay visible.
     Skipped(SkippedKind),
-}
-
-/// What a skipped op would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkippedKind {
-    /// A compute op.
-    Run(KernelId),
-    /// A send.
-    Send(ChannelId),
-    /// A receive.
-    Recv(ChannelId),
-    /// A receive-reduce.
-    RecvReduce(ChannelId),
-    /// A collective.
-    Collective(CollectiveId),
 }
 
 /// A view of one op in the tables of its program.
@@ -227,6 +213,8 @@ pub enum Name {
     Recomputed(u32, u32),
     /// What a parameter was before so many updates and one more: its weights from when a micro-batch went forward.
     Version(u32, u32),
+    /// With segments: what later segments have left as the gradient of a part's keys and values before this one.
+    KeyValueGradient(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -296,7 +284,7 @@ impl Buffer {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 23] = [
+const NAMES: [NameText; 24] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -320,6 +308,7 @@ const NAMES: [NameText; 23] = [
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
     ("version", Name::Version, true),
+    ("dkv", Name::KeyValueGradient, true),
 ];
 
 impl Name {
@@ -349,6 +338,7 @@ impl Name {
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
             Self::Version(parameter, version) => (22, parameter, version),
+            Self::KeyValueGradient(part, m) => (23, part, m),
         }
     }
 
@@ -373,6 +363,23 @@ impl Name {
         if index == last_index { last_micro_batch.checked_sub(micro_batch) } else { None }
     }
 
+    /// The micro-batch whose data it holds; `None` where it holds another thing.
+    #[must_use]
+    pub fn micro_batch(self) -> Option<u32> {
+        match self {
+            Self::Tokens(m)
+            | Self::Targets(m)
+            | Self::Loss(m)
+            | Self::Activation(_, m)
+            | Self::ActivationGradient(_, m)
+            | Self::Saved(_, m)
+            | Self::Deferred(_, m)
+            | Self::KeyValueGradient(_, m)
+            | Self::Recomputed(_, m) => Some(m),
+            _ => None,
+        }
+    }
+
     /// What memory of this name is for, unless its program says otherwise.
     #[must_use]
     pub fn usual_role(self) -> Role {
@@ -382,6 +389,7 @@ impl Name {
             | Self::Activation(..)
             | Self::Saved(..)
             | Self::Deferred(..)
+            | Self::KeyValueGradient(..)
             | Self::Recomputed(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
@@ -429,34 +437,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl SkippedKind {
-    /// The kind before the op was skipped.
-    #[must_use]
-    pub fn original(self) -> OpKind {
-        match self {
-            Self::Run(kernel) => OpKind::Run(kernel),
-            Self::Send(channel) => OpKind::Send(channel),
-            Self::Recv(channel) => OpKind::Recv(channel),
-            Self::RecvReduce(channel) => OpKind::RecvReduce(channel),
-            Self::Collective(collective) => OpKind::Collective(collective),
-        }
-    }
-}
-
 impl OpKind {
-    /// The kind that stands for this op when a trouble rule takes it out.
-    #[must_use]
-    pub fn skipped(self) -> Self {
-        Self::Skipped(match self {
-            Self::Run(kernel) => SkippedKind::Run(kernel),
-            Self::Send(channel) => SkippedKind::Send(channel),
-            Self::Recv(channel) => SkippedKind::Recv(channel),
-            Self::RecvReduce(channel) => SkippedKind::RecvReduce(channel),
-            Self::Collective(collective) => SkippedKind::Collective(collective),
-            Self::Skipped(kind) => kind,
-        })
-    }
-
     /// The channel of a message's end.
     #[must_use]
     pub fn channel(self) -> Option<ChannelId> {

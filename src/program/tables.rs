@@ -54,6 +54,8 @@ pub struct Setting {
     pub model: Option<Model>,
     /// Sequences in a micro-batch.
     pub micro_batch_size: usize,
+    /// Segments that sequences are cut into; 0 and 1 are whole ones. Micro-batches are counted in segments then.
+    pub segments: u32,
     /// Micro-batches of a step over all data-parallel ranks: what gradients are averaged over.
     pub micro_batches_per_step: u32,
     /// Training steps.

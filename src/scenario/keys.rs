@@ -204,6 +204,8 @@ keys! {
         CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 1_000), Like("1", "2 for schedules on a loop or a V, else 1"), "stages",
             "stages of each rank";
+        SEGMENTS "segments" Integer(1, 1_000), Like("1", "2 for schedules that take segments, else 1"), "segments",
+            "pieces that each sequence is cut into; they go through the pipeline one after the other";
         CHUNK_COSTS "chunk_costs" Choice(|| ChunkCosts::NAMES.to_vec()), Is("whole"), "",
             "unit costs: a chunk takes a whole slot, or its share of the rank's";
         P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is("edge-fifo"), "",

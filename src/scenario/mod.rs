@@ -163,6 +163,8 @@ pub struct Pipeline {
     pub order: Order,
     /// When a stage updates its weights.
     pub updates: Updates,
+    /// Segments that sequences go through the pipeline in; divides the model's sequence.
+    pub segments: u32,
     /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
@@ -268,6 +270,12 @@ impl Training {
         self.model.tied && !(0..self.mesh.size(Axis::Pipeline)).any(ends)
     }
 
+    /// What a step takes through the pipeline, one after the other: micro-batches, or segments of them.
+    #[must_use]
+    pub fn pieces(&self) -> u32 {
+        self.batch.micro_batches * self.pipeline.segments
+    }
+
     /// The plan of a step; of all steps, whose micro-batches are numbered through, where the pipeline is never drained.
     #[must_use]
     pub fn plan(&self) -> Plan {
@@ -290,7 +298,8 @@ impl Training {
     pub fn size(&self) -> Size {
         let ranks = self.mesh.size(Axis::Pipeline);
         let count = |number: usize| u32::try_from(number).expect("a checked number of stages");
-        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), micro_batches: self.batch.micro_batches }
+        let (segments, micro_batches) = (self.pipeline.segments, self.batch.micro_batches);
+        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), segments, micro_batches }
     }
 
     /// The blocks of `stage`.

@@ -72,6 +72,7 @@ pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_two_way(written, training);
     refuse_split_embedding(written, training);
     refuse_asynchronous(written, training);
+    refuse_segments(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -132,6 +133,15 @@ fn refuse_asynchronous(written: &mut Written, training: &Training) {
     if training.splits_embedding() {
         let problem = Problem::new(format!("a tied embedding stands on two stages, which {name} updates at different times"));
         written.refuse(&[&model::TIED, &model::PRESET, &pipeline::SCHEDULE], problem.allowed("tied = false"));
+    }
+}
+
+/// A segment's attention needs what earlier segments saved: there is nothing to compute again from a segment alone.
+fn refuse_segments(written: &mut Written, training: &Training) {
+    if training.pipeline.segments > 1 && training.recompute.mode != Recompute::None {
+        let problem = Problem::new(format!("recompute = {} does not go with segments of sequences", training.recompute.mode));
+        let problem = problem.allowed("none").hint("segments = 1 takes whole sequences through the pipeline");
+        written.refuse(&[&recompute::MODE, &pipeline::SEGMENTS, &pipeline::SCHEDULE], problem);
     }
 }
 

@@ -21,7 +21,8 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
     let layers = model.as_ref().map(|model| model.layers);
-    let pipeline = pipeline::read(written, layers);
+    let sequence = model.as_ref().map(|model| model.sequence);
+    let pipeline = pipeline::read(written, layers, sequence);
     let optimizer = read_optimizer(written);
     let mut training = Training {
         model: model?,

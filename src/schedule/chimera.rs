@@ -3,7 +3,7 @@
 //! The published figures follow one rule: in slots of one length, a rank does what it can do, backward before forward and an earlier
 //! micro-batch before a later one. So the plan is made by playing that rule.
 
-use super::{Illegal, Measure, Placement, Schedule, Size, Theory, Updates};
+use super::{Illegal, Measure, Placement, Schedule, Size, Theory};
 use crate::program::plan::{Cell, Pass, Plan, Slot};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -23,9 +23,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "Li and Hoefler 2021, arXiv 2107.06925, figure 3",
     placement: Placement::TwoWay,
-    updates: Updates::EachStep,
     takes,
     plan: |size| Game::new(size).play(),
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

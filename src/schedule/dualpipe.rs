@@ -5,7 +5,7 @@
 //! micro-batches. `DualPipeV` is one half by itself.
 
 use super::row::Row;
-use super::{Illegal, Measure, Placement, Schedule, Size, Theory, Updates};
+use super::{Illegal, Measure, Placement, Schedule, Size, Theory};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -22,12 +22,12 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "DeepSeek-AI 2024, DeepSeek-V3, arXiv 2412.19437, figure 5; steps of github.com/deepseek-ai/DualPipe",
     placement: Placement::TwoWay,
-    updates: Updates::EachStep,
     takes,
     plan: |size| {
         let half = Half { ranks: size.ranks / 2, micro_batches: size.micro_batches / 2 };
         Plan::of_rows(size.ranks, |rank| half.row(rank.min(size.ranks - 1 - rank), Row::new(size, SCHEDULE.placement, rank)))
     },
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

@@ -2,7 +2,7 @@
 
 use super::dualpipe::Half;
 use super::row::Row;
-use super::{Illegal, Measure, Placement, Schedule, Size, Theory, Updates};
+use super::{Illegal, Measure, Placement, Schedule, Size, Theory};
 use crate::program::plan::Plan;
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -18,12 +18,12 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "cut in half by Sea AI Lab; steps of dualpipev.py in github.com/deepseek-ai/DualPipe",
     placement: Placement::Vee,
-    updates: Updates::EachStep,
     takes,
     plan: |size| {
         let half = Half { ranks: size.ranks, micro_batches: size.micro_batches };
         Plan::of_rows(size.ranks, |rank| half.row(rank, Row::new(size, SCHEDULE.placement, rank)))
     },
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

@@ -1,7 +1,7 @@
 //! GPipe: all micro-batches forward, then all backward.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -11,9 +11,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::RAMPS,
     source: "Huang et al. 2019, arXiv 1811.06965",
     placement: Placement::Line,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

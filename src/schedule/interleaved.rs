@@ -3,7 +3,7 @@
 //! Micro-batches go in groups: a rank takes a group through its first chunk, then through its second, and so on, then the next group.
 
 use super::row::Row;
-use super::{Illegal, Measure, Placement, Schedule, Size, Theory, Updates};
+use super::{Illegal, Measure, Placement, Schedule, Size, Theory};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -17,9 +17,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "Narayanan et al. 2021, arXiv 2104.04473, figure 4 bottom; groups as PyTorch cuts them",
     placement: Placement::Loop,
-    updates: Updates::EachStep,
     takes,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

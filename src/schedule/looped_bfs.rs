@@ -1,6 +1,6 @@
 //! Looped breadth-first: GPipe over the stages of a loop, one stage after the other.
 
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Pass, Plan, Slot};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -11,9 +11,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::SHORT_RAMPS,
     source: "Lamy-Poirier 2023, arXiv 2211.05953; backward in reversed order of micro-batches, as PyTorch has it",
     placement: Placement::Loop,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

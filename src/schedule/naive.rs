@@ -1,7 +1,7 @@
 //! Naive model parallelism: one micro-batch is in the pipeline at a time.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -17,9 +17,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "the baseline of GPipe, arXiv 1811.06965, figure 2b",
     placement: Placement::Line,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

@@ -1,7 +1,7 @@
 //! 1F1B with flush: a stage that is warm alternates one forward and one backward.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -11,9 +11,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::RAMPS,
     source: "PipeDream-Flush: Narayanan et al. 2021, arXiv 2104.04473, figure 4 top",
     placement: Placement::Line,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 /// The row of `rank`.

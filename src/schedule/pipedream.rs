@@ -23,4 +23,5 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     updates: Updates::EachMicroBatch,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| one_f_one_b::row(size, rank)),
+    ..Schedule::PLAIN
 };

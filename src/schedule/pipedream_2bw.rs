@@ -23,6 +23,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     updates: Updates::Delayed,
     takes,
     plan: |size| Plan::of_rows(size.ranks, |rank| one_f_one_b::row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 /// With fewer micro-batches than ranks, those of three steps would be under way at once, and two versions would not do.

@@ -1,7 +1,7 @@
 //! V-Min: a V whose ways are as short as they can be, so that a rank holds about a third of what 1F1B's first does.
 
 use super::block::Block;
-use super::{Placement, Schedule, Theory, Updates, any};
+use super::{Placement, Schedule, Theory, any};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
     name: "v-min",
@@ -11,7 +11,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::UNKNOWN,
     source: "Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv 2405.15362, section 3",
     placement: Placement::Vee,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Block { hops: [1; 4], room: 2 * ((size.ranks + 1) / 3) + 2 }.plan(size),
+    ..Schedule::PLAIN
 };

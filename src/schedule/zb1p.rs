@@ -2,7 +2,7 @@
 
 use super::interleaved::{Turns, takes};
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates};
+use super::{Placement, Schedule, Size, Theory};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -21,9 +21,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "PyTorch's InterleavedZeroBubble; Qi et al. 2024, arXiv 2401.10241",
     placement: Placement::Loop,
-    updates: Updates::EachStep,
     takes,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

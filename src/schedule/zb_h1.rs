@@ -1,7 +1,7 @@
 //! ZB-H1: 1F1B whose backward is cut in two. I sends its gradient on at once; W waits until its rank would be idle.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -21,9 +21,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     },
     source: "Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv 2401.10241, figure 2",
     placement: Placement::Line,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank, 1)),
+    ..Schedule::PLAIN
 };
 
 /// The row of `rank`: `depth` forwards of warm-up for every rank behind it, and W passes that stay behind by `depth` for every rank

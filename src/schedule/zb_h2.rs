@@ -1,7 +1,7 @@
 //! ZB-H2: ZB-H1 with twice the warm-up. Every rank works without a pause from its first op to its last.
 
 use super::zb_h1;
-use super::{Placement, Schedule, Theory, Updates, any};
+use super::{Placement, Schedule, Theory, any};
 use crate::program::plan::Plan;
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -12,7 +12,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::PARALLELOGRAM,
     source: "Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv 2401.10241, figure 3",
     placement: Placement::Line,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| zb_h1::row(size, rank, 2)),
+    ..Schedule::PLAIN
 };

@@ -3,7 +3,7 @@
 //! The micro-batch that has come up is back where it started, so the first rank has the loss: backward can begin everywhere early.
 
 use super::row::Row;
-use super::{Placement, Schedule, Size, Theory, Updates, any};
+use super::{Placement, Schedule, Size, Theory, any};
 use crate::program::plan::{Cell, Plan};
 
 pub(super) const SCHEDULE: Schedule = Schedule {
@@ -14,9 +14,9 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     theory: Theory::PARALLELOGRAM,
     source: "Qi et al. 2024, arXiv 2401.10241, section 6; order as PyTorch's ZBVZeroBubble",
     placement: Placement::Vee,
-    updates: Updates::EachStep,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 const DOWN: u32 = 0;

@@ -1,13 +1,16 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
 mod all_reduce;
+mod asynchronous;
 mod buckets;
 mod collectives;
 mod contention;
 mod deadlocks;
+mod repairs;
 mod folding;
 mod recompute;
 mod schedules;
+mod search;
 mod sharding;
 mod sheets;
 mod shipped;

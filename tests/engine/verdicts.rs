@@ -33,7 +33,7 @@ fn schedules_equal_one_device_bit_for_bit() {
     for (pipeline, micro_batches) in [(1, 3), (2, 4), (2, 5), (3, 6)] {
         for schedule in ["looped-bfs", "interleaved", "zb-h1", "zb-h2", "zb1p", "zbv", "v-half", "v-min", "dualpipev"] {
             let known = Schedule::find(schedule).expect("a schedule");
-            if known.check(Size { ranks: pipeline, chunks: known.placement.usual_chunks(), micro_batches }).is_ok() {
+            if known.check(Size { ranks: pipeline, chunks: known.placement.usual_chunks(), segments: 1, micro_batches }).is_ok() {
                 check_schedule(schedule, pipeline, micro_batches, "", &["equal"]);
             }
         }
@@ -42,6 +42,38 @@ fn schedules_equal_one_device_bit_for_bit() {
     check_schedule("zb1p", 3, 3, "chunks = 4", &["equal"]);
     check_schedule("zbv", 4, 3, "", &["equal"]);
     check_schedule("dualpipev", 4, 9, "", &["equal"]);
+}
+
+/// Segments are summed in another order than whole sequences; in f64 that is next to nothing.
+#[test]
+fn segments_drift_no_more_than_they_may() {
+    for (pipeline, micro_batches, segments) in [(1, 2, 2), (2, 3, 2), (3, 4, 4), (4, 2, 8), (2, 1, 1)] {
+        for (positions, dtype) in [("learned", "f32"), ("rotary", "f32"), ("rotary", "f64")] {
+            let text = format!(
+                "[model]\nlayers = 4\nhidden = 16\nheads = 4\nkv_heads = 2\nsequence = 8\nvocab = 31\npositions = \"{positions}\"\n\
+                 [batch]\nmicro_batches = {micro_batches}\nmicro_batch_size = 2\nsteps = 3\n[parallel]\npipeline = {pipeline}\n\
+                 [pipeline]\nschedule = \"seq1f1b\"\nsegments = {segments}\n[numerics]\ndtype = \"{dtype}\"\n"
+            );
+            let run = run(&text);
+            assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+            assert_eq!(ranklab::program::check(run.session.program()), [], "{text}");
+            assert!(["equal", "expected-drift"].contains(&run.verdict.name()), "{:?} for\n{text}", run.verdict);
+            assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}", run.losses);
+        }
+    }
+    let replicas = "[model]\nlayers = 4\nhidden = 16\nheads = 4\nsequence = 8\nvocab = 31\n[batch]\nmicro_batches = 2\n\
+                    [parallel]\npipeline = 2\ndata = 2\n[pipeline]\nschedule = \"seq1f1b\"\n";
+    assert_eq!(run(replicas).verdict.name(), "expected-drift");
+}
+
+/// A segment that loses the gradient of its keys and values from the segments behind it is wrong.
+#[test]
+fn a_lost_segment_is_named() {
+    let text = "[model]\nlayers = 4\nhidden = 16\nheads = 4\nsequence = 8\nvocab = 31\n[batch]\nmicro_batches = 2\n[parallel]\npipeline = 2\n\
+                [pipeline]\nschedule = \"seq1f1b\"\n[[trouble]]\nkind = \"skip-op\"\nop = \"0B1 backward-input blocks.1\"\n";
+    let run = run(text);
+    let Verdict::Wrong { first_difference, .. } = &run.verdict else { panic!("{:?}", run.verdict) };
+    assert_eq!(first_difference.rank.0, 0);
 }
 
 #[test]

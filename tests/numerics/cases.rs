@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
-use ranklab::base::model::{Activation, Bias, Init, Model, Norm, Parameter, Part, Positions};
+use ranklab::base::model::{Activation, Bias, Init, Model, Norm, Parameter, Part, Positions, Segment};
 use ranklab::engine::kernels::cpu::{Dims, block, data, elementwise, embedding, head, init};
 
 /// GPT-2's choices in a size that is odd everywhere.
@@ -39,7 +39,7 @@ pub const LLAMA: Model = Model {
 
 /// Every case: what it is for, the model, and the micro-batch size.
 pub fn all() -> Vec<(&'static str, Dims)> {
-    let case = |name, model, micro_batch_size| (name, Dims { model, micro_batch_size, grid: None });
+    let case = |name, model, micro_batch_size| (name, Dims { model, micro_batch_size, grid: None, segment: Segment::WHOLE });
     vec![
         case("gpt", GPT, 2),
         case("llama", LLAMA, 3),

@@ -1,14 +1,14 @@
 //! Tensors that don't fit are refused with a message; nothing panics.
 
 use candle_core::{DType, Device, Result, Tensor};
-use ranklab::base::model::{Model, Part, Positions};
+use ranklab::base::model::{Model, Part, Positions, Segment};
 use ranklab::engine::kernels::cpu::{Dims, block, data, elementwise, embedding, head};
 
 use super::cases::{GPT, parameters};
 
 #[test]
 fn what_does_not_fit_is_refused() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None };
+    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None, segment: Segment::WHOLE };
     let values = parameters(&GPT, DType::F32)?;
     let of = |part| -> Vec<Tensor> { dims.parameters_of(part).iter().map(|parameter| values[&parameter.name].clone()).collect() };
     let (tokens, targets) = data::batch(0, &dims, 0)?;
@@ -57,7 +57,7 @@ fn a_model_that_cannot_be_computed_is_refused() -> Result<()> {
         (Model { dropout: 0.1, ..GPT }, "dropout must be 0, not 0.1"),
     ];
     for (model, expected) in cases {
-        let dims = Dims { model, micro_batch_size: 1, grid: None };
+        let dims = Dims { model, micro_batch_size: 1, grid: None, segment: Segment::WHOLE };
         let message = embedding::forward(&dims, &tokens, &[]).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
         assert!(block::backward_weight(&dims, &[], &[], None).is_err());

@@ -11,8 +11,10 @@
 
 mod backward;
 mod cases;
+mod delayed;
 mod elementary;
 mod exact;
 mod misuse;
 mod oracle;
+mod segments;
 mod training;

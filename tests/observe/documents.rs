@@ -16,6 +16,7 @@ fn given(verdict: Verdict) -> Given {
         algorithm: Some(AllReduce::Ring),
         loss: vec![5.5, 5.25],
         verdict,
+        ..Given::default()
     }
 }
 

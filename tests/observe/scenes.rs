@@ -122,6 +122,7 @@ impl Scene {
             recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
             pipeline: Pipeline {
                 updates: ranklab::base::Updates::EachStep,
+                segments: 1,
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,

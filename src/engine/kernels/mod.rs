@@ -8,7 +8,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::value::Value;
-use crate::base::model::{Model, Part};
+use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::block_saved;
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
@@ -193,6 +193,13 @@ struct Operands<'a> {
     buffers: &'a [Value],
 }
 
+/// What other segments of a block's sequences left: q, k and v of earlier ones, and from later ones the gradient of keys and values.
+#[derive(Default)]
+struct Others {
+    earlier: Vec<Tensor>,
+    later: Option<Tensor>,
+}
+
 impl<'a> Operands<'a> {
     fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
         let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
@@ -216,8 +223,16 @@ impl<'a> Operands<'a> {
     }
 
     fn dims(&self) -> Result<Dims> {
-        let setting = self.setting();
-        Ok(Dims { model: self.model()?.clone(), micro_batch_size: setting.micro_batch_size, grid: setting.grid })
+        let (setting, model) = (self.setting(), self.model()?.clone());
+        Ok(Dims { model, micro_batch_size: setting.micro_batch_size, grid: setting.grid, segment: self.segment() })
+    }
+
+    /// The segment of sequences that the op is about: the one in the names of what flows.
+    fn segment(&self) -> Segment {
+        let of = self.setting().segments.max(1);
+        let piece = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
+        let place = if of == 1 { None } else { self.op.writes.iter().chain(self.op.reads).find_map(piece) };
+        Segment { place: place.map_or(0, |piece| piece % of) as usize, of: of as usize }
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -253,16 +268,21 @@ impl<'a> Operands<'a> {
         let written = self.program.buffers[self.op.writes[0].index()].name;
         let (Name::Tokens(micro_batch) | Name::Targets(micro_batch)) = written else { bail!("{kernel} writes {written}") };
         let dims = self.dims()?;
-        let sample = u64::from(micro_batch) * dims.micro_batch_size as u64;
+        let sample = u64::from(micro_batch) / dims.segment.of as u64 * dims.micro_batch_size as u64;
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { targets })])
+        let whole = if kernel == Kernel::LoadTokens { tokens } else { targets };
+        let (first, tokens) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
+        Ok(vec![one(if dims.segment.of == 1 { whole } else { whole.narrow(1, first, tokens)?.copy()? })])
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (output, saved) = match part {
             Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
-            Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => {
+                let (parameters, others) = self.parameters(&dims, part, 1)?;
+                cpu::block::forward_behind(&dims, &self.tensor(0)?, &parameters, &others.earlier)?
+            }
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
         };
         let saved = self.kept(part, saved, 1)?;
@@ -303,21 +323,47 @@ impl<'a> Operands<'a> {
     }
 
     fn recompute_attention(&self) -> Result<Vec<Value>> {
-        let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
-        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
-            bail!("q, k and v were not saved")
-        };
-        cpu::block::probabilities(&self.dims()?, &self.bundle(0)?[qkv]).map(|probabilities| vec![one(probabilities)])
+        cpu::block::probabilities(&self.dims()?, &self.queries_keys_values(0)?).map(|probabilities| vec![one(probabilities)])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let (gradient, deferred) = match part {
+        let (gradient, deferred, left) = match part {
             Part::Embedding => bail!("nothing stands before the embedding"),
-            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.saved(part, 1)?)?,
-            Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
+            Part::Block(_) => {
+                let (parameters, others) = self.parameters(&dims, part, 2)?;
+                let others = (others.earlier.as_slice(), others.later.as_ref());
+                cpu::block::backward_input_behind(&dims, &self.tensor(0)?, &parameters, &self.saved(part, 1)?, others)?
+            }
+            Part::Head => {
+                let (gradient, deferred) = cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?;
+                (gradient, deferred, None)
+            }
         };
-        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+        Ok([one(gradient), Value::Cpu(deferred.into())].into_iter().chain(left.map(one)).collect())
+    }
+
+    /// The parameters of a block, from the `place`-th read on, and what other segments of its sequences left behind them.
+    fn parameters(&self, dims: &Dims, part: Part, place: usize) -> Result<(Vec<Tensor>, Others)> {
+        let first = self.op.reads.len().min(place + dims.parameters_of(part).len());
+        let parameters = (place..first).map(|place| self.tensor(place)).collect::<Result<_>>()?;
+        let mut others = Others::default();
+        for (place, buffer) in self.op.reads.iter().enumerate().skip(first) {
+            match self.program.buffers[buffer.index()].name {
+                Name::KeyValueGradient(..) => others.later = Some(self.tensor(place)?),
+                _ => others.earlier.push(self.queries_keys_values(place)?),
+            }
+        }
+        Ok((parameters, others))
+    }
+
+    /// q, k and v among what a block saved.
+    fn queries_keys_values(&self, place: usize) -> Result<Tensor> {
+        let Some(&saved) = self.op.reads.get(place) else { bail!("q, k and v are missing") };
+        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
+            bail!("q, k and v were not saved")
+        };
+        Ok(self.bundle(place)?[qkv].clone())
     }
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {

@@ -18,7 +18,8 @@ impl Sheet {
         let mut lowering = Lowering::new(plan);
         lowering.walk(plan).map_err(|place| vec![never_ready(&alone, place)])?;
         let rows = lowering.rows.iter().map(|row| with_waits(row)).collect();
-        Ok(Self { rows, dialect: Dialect::MessagesAndWaits })
+        let dialect = if lowering.received.is_empty() { Dialect::Letters } else { Dialect::MessagesAndWaits };
+        Ok(Self { rows, dialect })
     }
 }
 

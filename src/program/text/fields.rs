@@ -47,6 +47,12 @@ macro_rules! real_field {
 pub(super) const SETTING: &[Field<Setting>] = &[
     field!("steps", steps, whole, "a whole number"),
     field!("micro-batch-size", micro_batch_size, whole, "a whole number"),
+    Field {
+        name: "segments",
+        show: |setting| (setting.segments > 1).then(|| setting.segments.to_string()),
+        read: |setting, text| whole(text).map(|segments| setting.segments = segments),
+        allowed: "a whole number",
+    },
     field!("micro-batches-per-step", micro_batches_per_step, whole, "a whole number"),
     field!("dtype", dtype, Dtype::find, "a type such as f32"),
     field!("initial", initial, Dtype::find, "a type such as f32"),

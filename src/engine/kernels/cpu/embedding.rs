@@ -29,14 +29,15 @@ pub fn backward_weight(dims: &Dims, tokens: &Tensor, d_y: &Tensor, earlier: Opti
 }
 
 fn forward_of<T: Float>(dims: &Dims, tokens: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {
-    let (h, t) = (dims.model.hidden, dims.model.sequence);
+    let (h, t) = (dims.model.hidden, dims.tokens());
+    let first = dims.segment.before(&dims.model);
     let tokens = read_ids(dims, tokens)?;
     let parameters = Slice::<T>::all(parameters)?;
     let [y] = filled([tokens.len() * h], |[y]| {
         for (row, (y, &token)) in y.chunks_exact_mut(h).zip(tokens.iter()).enumerate() {
             y.copy_from_slice(&parameters[0][token as usize * h..][..h]);
             if let Some(positions) = parameters.get(1) {
-                add(y, &positions[row % t * h..][..h]);
+                add(y, &positions[(first + row % t) * h..][..h]);
             }
         }
     });
@@ -44,14 +45,15 @@ fn forward_of<T: Float>(dims: &Dims, tokens: &Tensor, parameters: &[Tensor]) -> 
 }
 
 fn backward_weight_of<T: Float>(dims: &Dims, tokens: &Tensor, d_y: &Tensor, earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-    let (h, t) = (dims.model.hidden, dims.model.sequence);
+    let (h, t) = (dims.model.hidden, dims.tokens());
+    let first = dims.segment.before(&dims.model);
     let tokens = read_ids(dims, tokens)?;
     let d_y = Slice::<T>::of(d_y)?;
     let parameters = dims.parameters_of(Part::Embedding);
     let mut gradients = Gradients::<T>::new(&parameters, earlier, dims.grid)?;
     gradients.put(0, |weight, write| scatter(&d_y, h, tokens.iter().map(|&token| token as usize), weight, write))?;
     if parameters.len() > 1 {
-        gradients.put(1, |weight, write| scatter(&d_y, h, (0..tokens.len()).map(|row| row % t), weight, write))?;
+        gradients.put(1, |weight, write| scatter(&d_y, h, (0..tokens.len()).map(|row| first + row % t), weight, write))?;
     }
     Ok(gradients.finish())
 }
@@ -74,7 +76,7 @@ fn add<T: Float>(y: &mut [T], x: &[T]) {
 
 /// Token ids `[b,t]`, each below the vocabulary's size.
 pub(super) fn read_ids<'a>(dims: &Dims, tokens: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check::shape("tokens", tokens, &[dims.micro_batch_size, dims.model.sequence])?;
+    check::shape("tokens", tokens, &[dims.micro_batch_size, dims.tokens()])?;
     let ids = Slice::<u32>::of(tokens)?;
     match ids.iter().find(|&&id| id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),

@@ -29,8 +29,10 @@ mod norm;
 mod product;
 mod reduce;
 mod rotary;
+mod rows;
 
-use crate::base::model::{Model, Parameter, Part};
+use crate::base::model::{Model, Parameter, Part, Segment};
+use crate::base::saved::{self, SavedTensor};
 
 /// What a kernel must know beside its tensors.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Dims {
     pub micro_batch_size: usize,
     /// Exact mode: W rounds each micro-batch's gradient to multiples of 2^-grid before it adds it to the others.
     pub grid: Option<i32>,
+    /// The tokens of each sequence that the kernels take: mostly all.
+    pub segment: Segment,
 }
 
 impl Dims {
@@ -54,9 +58,19 @@ impl Dims {
         list
     }
 
-    /// Shape of the residual stream: `[b,t,h]`.
+    /// Shape of the residual stream: `[b,t,h]`, t the tokens of the segment.
     fn stream(&self) -> Vec<usize> {
-        vec![self.micro_batch_size, self.model.sequence, self.model.hidden]
+        vec![self.micro_batch_size, self.tokens(), self.model.hidden]
+    }
+
+    /// Tokens of the segment.
+    fn tokens(&self) -> usize {
+        self.segment.tokens(&self.model)
+    }
+
+    /// The tensors of a layout, for the segment.
+    fn layout(&self, list: fn(&Model, usize) -> Vec<SavedTensor>) -> Vec<SavedTensor> {
+        saved::of_segment(list, &self.model, self.micro_batch_size, self.segment)
     }
 }
 
