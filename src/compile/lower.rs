@@ -74,6 +74,8 @@ struct Site {
     local: usize,
     /// Its segment of the sequences.
     segment: usize,
+    /// Which kind of piece that is.
+    kind: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
     global: u32,
     origin: Origin,
@@ -83,13 +85,25 @@ impl Site {
     /// The same of an earlier segment of the micro-batch.
     fn before(self, distance: usize) -> Self {
         let back = u32::try_from(distance).expect("a checked number of segments");
-        Self { segment: self.segment - distance, local: self.local - distance, global: self.global - back, ..self }
+        Self {
+            segment: self.segment - distance,
+            kind: self.kind - distance,
+            local: self.local - distance,
+            global: self.global - back,
+            ..self
+        }
     }
 
     /// The same of a later segment.
     fn behind(self, distance: usize) -> Self {
         let on = u32::try_from(distance).expect("a checked number of segments");
-        Self { segment: self.segment + distance, local: self.local + distance, global: self.global + on, ..self }
+        Self {
+            segment: self.segment + distance,
+            kind: self.kind + distance,
+            local: self.local + distance,
+            global: self.global + on,
+            ..self
+        }
     }
 }
 
@@ -164,6 +178,7 @@ impl Walk<'_> {
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
+            kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize],
             global: (self.round * replicas + replica) * self.training.pieces() + slot.micro_batch,
             // Where the plan has the micro-batches of all steps there is one round.
             origin: Origin {
@@ -221,7 +236,7 @@ impl Walk<'_> {
         let mut writes = vec![gradient, deferred];
         if matches!(part.part, Part::Block(_)) {
             self.read_earlier(site, part);
-            if site.segment + 1 < part.segments.len() {
+            if site.segment + 1 < self.training.pipeline.segments as usize {
                 self.read(site.behind(1), Flows::KeyValueGradient, part.place, part);
             }
             if site.segment > 0 {
@@ -254,7 +269,7 @@ impl Walk<'_> {
     }
 
     fn passes(&self, site: Site, part: &PartTables) -> Passes {
-        let tables = &part.segments[site.segment];
+        let tables = &part.pieces[site.kind];
         if self.overlapped { tables.overlapped } else { tables.alone }
     }
 
@@ -276,12 +291,14 @@ impl Walk<'_> {
 
     fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
         let (stages, program) = (self.stages, &mut *self.program);
-        let (m, tables) = (site.global, &part.segments[site.segment]);
+        let (m, tables) = (site.global, &part.pieces[site.kind]);
         let (place, name, role, layout) = match what {
-            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens),
-            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens),
-            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activation),
-            Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
+            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activations[site.kind]),
+            Flows::ActivationGradient => {
+                (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activations[site.kind])
+            }
             Flows::Saved => (place, Name::Saved(place, m), Role::Activation, tables.saved),
             Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, tables.deferred),
             Flows::KeyValueGradient => (place, Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),

@@ -133,7 +133,10 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
-        segments: training.pipeline.segments,
+        micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
+        // An update of its own needs no weight beside others.
+        mean_of_means: training.pipeline.updates == Updates::EachMicroBatch,
+        segments: if training.pipeline.segments > 1 { training.pipeline.segments } else { 0 },
         micro_batches_per_step: match training.pipeline.updates {
             Updates::EachMicroBatch => 1,
             Updates::EachStep | Updates::Delayed => {

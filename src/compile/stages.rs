@@ -1,5 +1,7 @@
 //! The stages of the pipeline: which parts each holds, and what those parts' kernels take.
 
+use std::collections::BTreeSet;
+
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::{self, SavedTensor};
@@ -19,9 +21,12 @@ pub(super) struct Stages {
     pub parts: Vec<Vec<PartTables>>,
     /// Per place (0 embedding, then blocks, last the head) its stage.
     pub stage_of_place: Vec<usize>,
-    pub activation: LayoutId,
-    pub tokens: LayoutId,
+    /// Per kind of piece, the layouts of activations and tokens.
+    pub activations: Vec<LayoutId>,
+    pub tokens: Vec<LayoutId>,
     pub loss: LayoutId,
+    /// Per piece of the plan's first step, its kind.
+    pub kinds: Vec<usize>,
     pub load_tokens: KernelId,
     pub load_targets: KernelId,
     pub zero_gradients: KernelId,
@@ -32,16 +37,16 @@ pub(super) struct PartTables {
     pub part: Part,
     /// Place in forward order: 0 embedding, 1.. blocks, last head.
     pub place: u32,
-    /// For each segment of a sequence.
-    pub segments: Vec<SegmentTables>,
+    /// For each kind of piece: of a size, and of a segment.
+    pub pieces: Vec<PieceTables>,
     /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
     /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
 }
 
-/// What a part's kernels make of a segment of sequences; mostly there is one, the whole.
-pub(super) struct SegmentTables {
+/// What a part's kernels make of a piece of data; mostly there is one kind, a whole micro-batch.
+pub(super) struct PieceTables {
     pub saved: LayoutId,
     pub deferred: LayoutId,
     /// What it leaves for the keys and values before it.
@@ -69,17 +74,19 @@ pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
 impl Stages {
     /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
     pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
-        let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
-        let model = &training.model;
+        let (model, dtype) = (&training.model, training.precision.parameter);
         let cut = cut(training);
-        let tokens = whole(training).tokens(model);
+        let pieces = pieces(training);
+        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
+        let activation = |piece: &Piece| [piece.size, piece.segment.tokens(model), model.hidden];
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
-            activation: program.layout(Layout::tensor(dtype, &[size, tokens, model.hidden])),
-            tokens: program.layout(Layout::tensor(Dtype::U32, &[size, tokens])),
+            activations: pieces.iter().map(|piece| program.layout(Layout::tensor(dtype, &activation(piece)))).collect(),
+            tokens: pieces.iter().map(|piece| program.layout(Layout::tensor(Dtype::U32, &tokens(piece)))).collect(),
+            kinds: kinds(training),
             loss: program.layout(Layout::tensor(dtype, &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
@@ -116,23 +123,23 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let all = segments(training).map(|segment| segment_tables(program, training, overlaps, (part, shares), segment));
-        let (place, segments) = (place(&training.model, part), all.collect());
-        PartTables { part, place, segments, weights: Vec::new(), gradients: Vec::new() }
+        let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
+        let (place, pieces) = (place(&training.model, part), all.collect());
+        PartTables { part, place, pieces, weights: Vec::new(), gradients: Vec::new() }
     };
     parts.iter().map(tables).collect()
 }
 
-fn segment_tables(
+fn piece_tables(
     program: &mut Program,
     training: &Training,
     overlaps: bool,
     (part, shares): (Part, u32),
-    segment: Segment,
-) -> SegmentTables {
-    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
+    piece: Piece,
+) -> PieceTables {
+    let (model, dtype) = (&training.model, training.precision.parameter);
     let mut passes = |overlapped| {
-        let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost_of(training, segment, kernel, shares) });
+        let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost_of(training, piece, kernel, shares) });
         Passes {
             forward: kernel(Kernel::Forward(part)),
             backward_input: kernel(Kernel::BackwardInput(part)),
@@ -140,34 +147,60 @@ fn segment_tables(
         }
     };
     let (alone, overlapped) = (passes(false), passes(overlaps));
-    let key_values = [size, segment.before(model), 2 * model.kv_heads * model.head_size()];
-    SegmentTables {
-        saved: program.layout(bundle(saved_of(training, segment, part), dtype)),
-        deferred: program.layout(bundle(deferred(model, size, segment, part), dtype)),
+    let key_values = [piece.size, piece.segment.before(model), 2 * model.kv_heads * model.head_size()];
+    PieceTables {
+        saved: program.layout(bundle(saved_of(training, piece, part), dtype)),
+        deferred: program.layout(bundle(deferred(model, piece, part), dtype)),
         key_value_gradient: program.layout(Layout::tensor(dtype, &key_values)),
         alone,
         overlapped,
     }
 }
 
-/// The segments of a sequence, in order.
-fn segments(training: &Training) -> impl Iterator<Item = Segment> + use<> {
-    let of = training.pipeline.segments as usize;
-    (0..of).map(move |place| Segment { place, of })
+/// A kind of data that goes through the pipeline as one.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Sequences of its micro-batch.
+    size: usize,
+    /// The part of them.
+    segment: Segment,
 }
 
-/// The first segment: as long as all others.
-fn whole(training: &Training) -> Segment {
-    Segment { place: 0, of: training.pipeline.segments as usize }
+/// A whole micro-batch of the usual size.
+fn usual(training: &Training) -> Piece {
+    Piece { size: training.batch.micro_batch_size, segment: Segment::WHOLE }
+}
+
+/// All kinds of pieces, the segments of a size beside each other.
+fn pieces(training: &Training) -> Vec<Piece> {
+    let of = training.pipeline.segments as usize;
+    let segments = move |size| (0..of).map(move |place| Piece { size, segment: Segment { place, of } });
+    sizes(training).into_iter().flat_map(segments).collect()
+}
+
+/// The different sizes of micro-batches.
+fn sizes(training: &Training) -> Vec<usize> {
+    let sizes: BTreeSet<usize> = training.batch.sizes.iter().copied().collect();
+    if sizes.is_empty() { vec![training.batch.micro_batch_size] } else { sizes.into_iter().collect() }
+}
+
+/// The kind of every piece of a step.
+fn kinds(training: &Training) -> Vec<usize> {
+    let (sizes, of) = (sizes(training), training.pipeline.segments as usize);
+    let size = |micro_batch: usize| {
+        let own = training.batch.sizes.get(micro_batch);
+        own.and_then(|own| sizes.iter().position(|size| size == own)).unwrap_or(0)
+    };
+    (0..training.pieces() as usize).map(|piece| size(piece / of) * of + piece % of).collect()
 }
 
 /// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
-    cost_of(training, Segment::WHOLE, kernel, shares)
+    cost_of(training, usual(training), kernel, shares)
 }
 
-fn cost_of(training: &Training, segment: Segment, kernel: Kernel, shares: u32) -> KernelCost {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
+fn cost_of(training: &Training, Piece { size, segment }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
+    let model = &training.model;
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
     KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, segment, kernel), bytes: 2 * activation }
 }
@@ -200,27 +233,27 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
 
 /// What a part's forward keeps for backward, where nothing is recomputed.
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
-    saved_of(training, Segment::WHOLE, part)
+    saved_of(training, usual(training), part)
 }
 
-fn saved_of(training: &Training, segment: Segment, part: Part) -> Vec<SavedTensor> {
+fn saved_of(training: &Training, piece: Piece, part: Part) -> Vec<SavedTensor> {
     let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
         Part::Embedding => return Vec::new(),
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron,
         Part::Block(_) => saved::block_saved,
         Part::Head => saved::head_saved,
     };
-    saved::of_segment(list, &training.model, training.batch.micro_batch_size, segment)
+    saved::of_segment(list, &training.model, piece.size, piece.segment)
 }
 
 /// What a part's backward for the input keeps for the weights.
-fn deferred(model: &Model, size: usize, segment: Segment, part: Part) -> Vec<SavedTensor> {
+fn deferred(model: &Model, piece: Piece, part: Part) -> Vec<SavedTensor> {
     let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
         Part::Embedding => return Vec::new(),
         Part::Block(_) => saved::block_deferred,
         Part::Head => saved::head_deferred,
     };
-    saved::of_segment(list, model, size, segment)
+    saved::of_segment(list, model, piece.size, piece.segment)
 }
 
 /// Tensors as one value; masks take a byte for an element.

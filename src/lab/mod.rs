@@ -87,7 +87,7 @@ impl Lab {
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
         snapshots.join_shards(session.program())?;
-        let losses = snapshot::mean_losses(session.values().losses());
+        let losses = snapshot::mean_losses(session.values().losses(), &session.program().setting);
         let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
             (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
             (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,

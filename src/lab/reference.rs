@@ -97,6 +97,9 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
         return with_delayed_weights(scenario, training);
     }
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
+    if !training.batch.sizes.is_empty() {
+        return with_one_micro_batch(scenario, training);
+    }
     let mut orders = sum_orders(&compile::plan(&training), &training, replicas);
     training.pipeline.segments = 1;
     if orders.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -105,6 +108,22 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     }
     training.pipeline.order = Order::Plan(Arc::new(in_turn(&orders)));
     training.batch.micro_batches *= replicas;
+    alone(scenario, training)
+}
+
+/// Micro-batches of different sizes as a single one: whoever weighs their losses as he should gets what all sequences of a step give together.
+fn with_one_micro_batch(scenario: &Scenario, mut training: Training) -> Scenario {
+    let replicas = training.mesh.size(Axis::Data);
+    let all = std::mem::take(&mut training.batch.sizes).iter().sum::<usize>() * replicas;
+    (training.batch.micro_batches, training.batch.micro_batch_size) = (1, all);
+    training.pipeline.layers_per_stage = vec![training.model.layers];
+    training.pipeline.segments = 1;
+    training.pipeline.order = Order::Plan(Arc::new(in_turn(&[vec![0]])));
+    alone(scenario, training)
+}
+
+/// On a mesh of one rank, where nothing is shared out, computed again, or in trouble.
+fn alone(scenario: &Scenario, mut training: Training) -> Scenario {
     training.mesh = Mesh::new(1, 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
@@ -115,9 +134,7 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
 /// every micro-batch uses the same old weights.
 fn with_delayed_weights(scenario: &Scenario, mut training: Training) -> Scenario {
     training.pipeline.order = Order::Plan(Arc::new(in_one_row(&compile::plan(&training))));
-    training.mesh = Mesh::new(1, 1);
-    training.recompute.mode = Recompute::None;
-    Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
+    alone(scenario, training)
 }
 
 /// The rows of a plan as one: again and again, each row gives what is ready.

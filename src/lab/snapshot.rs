@@ -6,7 +6,7 @@ use crate::base::{OpId, ParameterId, Rank};
 use crate::engine::session::join;
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{Kernel, Name, OpKind, Program, Setting};
 
 /// What was seen of one parameter on one rank at one update.
 #[derive(Clone, Debug)]
@@ -80,16 +80,17 @@ impl Snapshots {
     }
 }
 
-/// The mean loss of every step, over all micro-batches.
+/// The mean loss of every step, over the sequences of all micro-batches.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a number of micro-batches")]
-pub fn mean_losses(losses: &[Loss]) -> Vec<f64> {
+pub fn mean_losses(losses: &[Loss], setting: &Setting) -> Vec<f64> {
+    let weight = |loss: &Loss| setting.size_and_weight(loss.micro_batch / setting.segments.max(1)).1;
     let steps = losses.iter().map(|loss| loss.step + 1).max().unwrap_or(0);
     let mean = |step| {
         // Summed by micro-batch, so that the schedule's order does not show in the last bits.
         let mut of_step: Vec<Loss> = losses.iter().copied().filter(|loss| loss.step == step).collect();
         of_step.sort_by_key(|loss| loss.micro_batch);
-        of_step.iter().map(|loss| loss.value).sum::<f64>() / of_step.len() as f64
+        of_step.iter().map(|loss| weight(loss) * loss.value).sum::<f64>() / of_step.len() as f64
     };
     (0..steps).map(mean).collect()
 }

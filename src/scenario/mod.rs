@@ -101,12 +101,14 @@ pub struct Training {
 }
 
 /// How much data a step takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Micro-batches per data-parallel rank and step, m.
     pub micro_batches: u32,
-    /// Sequences in a micro-batch, b.
+    /// Sequences in a micro-batch, b; in the largest, where they differ.
     pub micro_batch_size: usize,
+    /// Sequences of each micro-batch of a rank's step, where they differ; else empty.
+    pub sizes: Vec<usize>,
     /// Training steps.
     pub steps: u32,
 }

@@ -1,6 +1,6 @@
 //! `[data_parallel]`, `[fsdp]` and `[recompute]`: what ranks share out, and what they compute again to save memory.
 
-use super::keys::{data_parallel, fsdp, model, numerics as numerics_keys, parallel, pipeline, recompute};
+use super::keys::{batch, data_parallel, fsdp, model, numerics as numerics_keys, parallel, pipeline, recompute};
 use super::problem::Problem;
 use super::written::Written;
 use super::{
@@ -73,6 +73,7 @@ pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_split_embedding(written, training);
     refuse_asynchronous(written, training);
     refuse_segments(written, training);
+    refuse_unequal(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -142,6 +143,15 @@ fn refuse_segments(written: &mut Written, training: &Training) {
         let problem = Problem::new(format!("recompute = {} does not go with segments of sequences", training.recompute.mode));
         let problem = problem.allowed("none").hint("segments = 1 takes whole sequences through the pipeline");
         written.refuse(&[&recompute::MODE, &pipeline::SEGMENTS, &pipeline::SCHEDULE], problem);
+    }
+}
+
+/// What is computed again is laid out for micro-batches of one size.
+fn refuse_unequal(written: &mut Written, training: &Training) {
+    if !training.batch.sizes.is_empty() && training.recompute.mode != Recompute::None {
+        let message = format!("recompute = {} does not go with micro-batches of different sizes", training.recompute.mode);
+        let problem = Problem::new(message).allowed("none").hint("micro_batch_size gives all the same size");
+        written.refuse(&[&recompute::MODE, &batch::MICRO_BATCH_SIZES], problem);
     }
 }
 

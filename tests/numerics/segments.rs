@@ -20,7 +20,7 @@ fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64
     for place in 0..of {
         let dims = at(dims, place, of);
         let (before, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
-        let cut = |tensor: &Tensor| tensor.narrow(1, before, own)?.copy();
+        let cut = |tensor: &Tensor| tensor.narrow(1, before, own)?.contiguous();
         let mut x = embedding::forward(&dims, &cut(&tokens)?, &parameters(Part::Embedding))?;
         for (block, saved) in blocks.iter().zip(&mut saved) {
             let earlier: Vec<Tensor> = saved.iter().map(|of_segment| of_segment[2].clone()).collect();
@@ -59,7 +59,7 @@ fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64
             d_x = dx;
         }
         let (before, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
-        let tokens = tokens.narrow(1, before, own)?.copy()?;
+        let tokens = tokens.narrow(1, before, own)?.contiguous()?;
         add(Part::Embedding, embedding::backward_weight(&dims, &tokens, &d_x, None)?)?;
     }
     Ok((loss, sums))

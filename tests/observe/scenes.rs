@@ -106,7 +106,7 @@ impl Scene {
         let task = Task::Train(Training {
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },
+            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, sizes: Vec::new(), steps: self.steps },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {

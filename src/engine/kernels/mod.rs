@@ -193,6 +193,14 @@ struct Operands<'a> {
     buffers: &'a [Value],
 }
 
+/// A piece of data: a segment of a micro-batch's sequences, their number, and what a token's loss weighs in it beside the
+/// tokens of others.
+struct Piece {
+    segment: Segment,
+    size: usize,
+    weight: f64,
+}
+
 /// What other segments of a block's sequences left: q, k and v of earlier ones, and from later ones the gradient of keys and values.
 #[derive(Default)]
 struct Others {
@@ -224,15 +232,23 @@ impl<'a> Operands<'a> {
 
     fn dims(&self) -> Result<Dims> {
         let (setting, model) = (self.setting(), self.model()?.clone());
-        Ok(Dims { model, micro_batch_size: setting.micro_batch_size, grid: setting.grid, segment: self.segment() })
+        let Piece { segment, size, .. } = self.piece();
+        Ok(Dims { model, micro_batch_size: size, grid: setting.grid, segment })
     }
 
-    /// The segment of sequences that the op is about: the one in the names of what flows.
-    fn segment(&self) -> Segment {
-        let of = self.setting().segments.max(1);
-        let piece = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
-        let place = if of == 1 { None } else { self.op.writes.iter().chain(self.op.reads).find_map(piece) };
-        Segment { place: place.map_or(0, |piece| piece % of) as usize, of: of as usize }
+    /// The data that the op is about: named by what flows.
+    fn piece(&self) -> Piece {
+        let setting = self.setting();
+        if setting.segments <= 1 && setting.micro_batch_sizes.is_empty() {
+            let size = setting.micro_batch_size;
+            return Piece { segment: Segment::WHOLE, size, weight: 1.0 };
+        }
+        let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
+        let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
+        let of = setting.segments.max(1);
+        let segment = Segment { place: (piece % of) as usize, of: of as usize };
+        let (size, weight) = setting.size_and_weight(piece / of);
+        Piece { segment, size, weight }
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -266,18 +282,18 @@ impl<'a> Operands<'a> {
 
     fn load(&self, kernel: Kernel) -> Result<Vec<Value>> {
         let written = self.program.buffers[self.op.writes[0].index()].name;
-        let (Name::Tokens(micro_batch) | Name::Targets(micro_batch)) = written else { bail!("{kernel} writes {written}") };
+        let (Name::Tokens(piece) | Name::Targets(piece)) = written else { bail!("{kernel} writes {written}") };
         let dims = self.dims()?;
-        let sample = u64::from(micro_batch) / dims.segment.of as u64 * dims.micro_batch_size as u64;
+        let sample = self.setting().first_sample(piece / self.setting().segments.max(1));
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
         let whole = if kernel == Kernel::LoadTokens { tokens } else { targets };
         let (first, tokens) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
-        Ok(vec![one(if dims.segment.of == 1 { whole } else { whole.narrow(1, first, tokens)?.copy()? })])
+        Ok(vec![one(if dims.segment.of == 1 { whole } else { whole.narrow(1, first, tokens)?.contiguous()? })])
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let (output, saved) = match part {
+        let (output, mut saved) = match part {
             Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
             Part::Block(_) => {
                 let (parameters, others) = self.parameters(&dims, part, 1)?;
@@ -285,6 +301,11 @@ impl<'a> Operands<'a> {
             }
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
         };
+        let is_weighted = !self.setting().micro_batch_sizes.is_empty();
+        if let (Part::Head, Some(gradient), true) = (part, saved.last_mut(), is_weighted) {
+            // The gradient of the logits is where all others come from.
+            *gradient = cpu::elementwise::scale(gradient, self.piece().weight)?;
+        }
         let saved = self.kept(part, saved, 1)?;
         Ok(vec![one(output), saved])
     }
