@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Failure, machine};
-use crate::lab::LabError;
+use crate::lab::{self, LabError};
 use crate::scenario::topology::Topology;
 use crate::scenario::{self, Scenario, Source};
 use crate::teach::{self, Library, library};
@@ -35,7 +35,7 @@ impl Asked {
     pub fn failure(&self, error: LabError) -> Failure {
         match error {
             LabError::IdleTrouble { index, kind, op, hint } => {
-                let message = format!("the trouble `{kind}` with op `{op}` meets no op");
+                let message = format!("the trouble `{kind}`{} meets no op", lab::with(&op));
                 Scenario::idle_trouble(&self.source, &self.overrides, index, &message, &hint).into()
             }
             LabError::Kernel(_) => Failure::Io(error.to_string()),

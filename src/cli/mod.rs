@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand, data to standard output, messages to standard error.
 
 mod check;
+mod checkpoint;
 mod compile;
 mod completions;
 mod doctor;
@@ -49,7 +50,9 @@ enum Command {
     Check(check::Arguments),
     /// Run a scenario, and write its picture or its record to a file
     Export(export::Arguments),
-    /// List lessons, scenarios, schedules, presets and hardware tables
+    /// Export or check a checkpoint that `run --save` wrote
+    Checkpoint(checkpoint::Arguments),
+    /// List lessons, scenarios, schedules, presets, hardware tables and faults
     List(list::Arguments),
     /// Print the keys of a scenario, a schema, or the text of a scenario that ships with ranklab
     Show(show::Arguments),
@@ -99,6 +102,7 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Search(arguments)) => search::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Export(arguments)) => export::run(&arguments),
+        Some(Command::Checkpoint(arguments)) => checkpoint::run(&arguments),
         Some(Command::List(arguments)) => list::run(&arguments),
         Some(Command::Show(arguments)) => show::run(&arguments),
         Some(Command::New(arguments)) => new::run(&arguments),

@@ -8,7 +8,7 @@ use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::Training;
+use crate::scenario::{Batch, Training};
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
@@ -23,7 +23,8 @@ pub(super) fn run(build: &mut Build) {
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
     build.program.parameters = training.model.parameters();
-    let sharing = Sharing::new(&build.program, training, &homes);
+    let sums_once = build.scenario.sums_once(training);
+    let sharing = Sharing::new(&build.program, (training, sums_once), &homes);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
@@ -173,13 +174,16 @@ impl Walk<'_> {
         let replica = u32::try_from(self.replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
+        let before = self.training.batch.before;
         Site {
             rank: stages::rank(self.training, self.replica, home.row),
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
             kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize],
-            global: (self.round * replicas + replica) * self.training.pieces() + slot.micro_batch,
+            global: before.micro_batches * self.training.pipeline.segments
+                + (self.round * replicas + replica) * self.training.pieces()
+                + slot.micro_batch,
             // Where the plan has the micro-batches of all steps there is one round.
             origin: Origin {
                 slot: Some(slot),

@@ -129,21 +129,20 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
 const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
-    let data_ranks = training.data_ranks();
+    let data_ranks = u32::try_from(training.data_ranks()).expect("a checked number of ranks");
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
         micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
         // An update of its own needs no weight beside others.
-        mean_of_means: training.pipeline.updates == Updates::EachMicroBatch,
+        mean_of_means: training.pipeline.updates == Updates::EachMicroBatch || trouble::takes_mean_of_means(scenario),
         segments: if training.pipeline.segments > 1 { training.pipeline.segments } else { 0 },
         micro_batches_per_step: match training.pipeline.updates {
             Updates::EachMicroBatch => 1,
-            Updates::EachStep | Updates::Delayed => {
-                training.pieces() * u32::try_from(data_ranks).expect("a checked number of ranks")
-            }
+            Updates::EachStep | Updates::Delayed => trouble::averaged_over(scenario, training.pieces(), data_ranks),
         },
         steps: training.batch.steps,
+        first_step: training.batch.before.steps,
         dtype: training.precision.parameter,
         initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),

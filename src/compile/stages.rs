@@ -75,7 +75,7 @@ impl Stages {
     /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
     pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
         let (model, dtype) = (&training.model, training.precision.parameter);
-        let cut = cut(training);
+        let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
         let pieces = pieces(training);
         let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
         let activation = |piece: &Piece| [piece.size, piece.segment.tokens(model), model.hidden];
@@ -92,6 +92,8 @@ impl Stages {
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
+        // Places follow the way of a micro-batch.
+        (0..).zip(stages.parts.iter_mut().flatten()).for_each(|(place, part)| part.place = place);
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
@@ -108,24 +110,13 @@ impl Stages {
     }
 }
 
-/// The parts of each stage: blocks as the scenario cuts them, the embedding first, the head last.
-fn cut(training: &Training) -> Vec<Vec<Part>> {
-    let mut blocks = training.model.parts().skip(1);
-    let cut = &training.pipeline.layers_per_stage;
-    let mut stages: Vec<Vec<Part>> = cut.iter().map(|&layers| blocks.by_ref().take(layers).collect()).collect();
-    stages.first_mut().expect("a pipeline has a stage").insert(0, Part::Embedding);
-    stages.last_mut().expect("a pipeline has a stage").push(Part::Head);
-    stages
-}
-
 fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
         let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
-        let (place, pieces) = (place(&training.model, part), all.collect());
-        PartTables { part, place, pieces, weights: Vec::new(), gradients: Vec::new() }
+        PartTables { part, place: 0, pieces: all.collect(), weights: Vec::new(), gradients: Vec::new() }
     };
     parts.iter().map(tables).collect()
 }

@@ -9,6 +9,7 @@ use super::checkpoint::Checkpoints;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
 use super::sharing::Network;
+use super::state::Whole;
 use super::stepped::{OnEnd, finish, step};
 use super::value::{Value, Values};
 use super::world::{Machine, State, World, blocked};
@@ -30,12 +31,14 @@ pub struct Session {
 }
 
 /// Whether a run computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
+#[derive(Clone, Copy, Debug)]
+pub enum Numbers<'a> {
     /// Shapes alone.
     Shape,
     /// Real values on the CPU.
     Real,
+    /// Real values that go on from a state.
+    From(&'a Whole),
 }
 
 /// Where a run is to stop. A breakpoint is one of these, too.
@@ -236,7 +239,8 @@ pub fn run(
 fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], numbers: Numbers) -> Result<(World, Trace)> {
     let values = match numbers {
         Numbers::Shape => Values::Shape,
-        Numbers::Real => Values::real(&program)?,
+        Numbers::Real => Values::real(&program, None)?,
+        Numbers::From(state) => Values::real(&program, Some(state))?,
     };
     let costs = CostModel::new(&program, hardware, trouble);
     let trace = Trace::new(&program, costs.clock());
@@ -249,10 +253,11 @@ fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], number
 
 /// Whether the ranks' state alone fills a device.
 fn state_alone(world: &World) -> Option<Outcome> {
-    let limit = world.machine.costs.memory()?;
-    let ranks = (0..world.machine.program.ranks()).map(Rank::new);
-    let mut needs = ranks.map(|rank| (rank, world.memory.holding(rank).total));
-    needs.find(|(_, needed)| *needed >= limit).map(|(rank, needed)| Outcome::OutOfMemory { rank, op: None, needed, limit })
+    let full = |rank: Rank| {
+        let (needed, limit) = (world.memory.holding(rank).total, world.machine.costs.memory(rank)?);
+        (needed >= limit).then_some(Outcome::OutOfMemory { rank, op: None, needed, limit })
+    };
+    (0..world.machine.program.ranks()).map(Rank::new).find_map(full)
 }
 
 fn outcome(world: &World) -> Outcome {

@@ -214,10 +214,10 @@ impl Stepper<'_> {
         let world = &mut *self.world;
         world.ops[op.index()].state = State::Running;
         self.trace.starts(op, world.events, (world.time, world.time + cost));
+        let rank = program.rank_of(op);
         if world.memory.start(program, op)
-            && let Some(limit) = costs.memory()
+            && let Some(limit) = costs.memory(rank)
         {
-            let rank = program.rank_of(op);
             let needed = world.memory.holding(rank).total;
             if needed >= limit {
                 world.stopped = Some(Outcome::OutOfMemory { rank, op: Some(op), needed, limit });

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Run, Verdict, repairs};
+use super::{Diagnosis, Run, Verdict, repairs};
 use crate::base::hardware::Costs;
-use crate::observe::report::{FirstDifference, Given, SilentSwap, Verdict as ReportVerdict, VerdictKind};
+use crate::observe::report::{
+    Diagnosis as ReportDiagnosis, FirstDifference, Given, SilentSwap, Verdict as ReportVerdict, VerdictKind,
+};
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
 use crate::program::check::{Finding, FindingKind, check};
@@ -49,6 +51,7 @@ impl Run {
                 Outcome::Deadlocked(graph) => repairs(&self.scenario, self.session.program(), graph),
                 _ => Vec::new(),
             },
+            diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
     }
 
@@ -78,6 +81,11 @@ impl Run {
             Order::Schedule(schedule) => Some(schedule.name),
             Order::Sheet(_) | Order::Plan(_) => Schedule::recognise(self.plan.as_ref()?).map(|schedule| schedule.name),
         }
+    }
+
+    fn reported_diagnosis(&self, diagnosis: &Diagnosis) -> ReportDiagnosis {
+        let op = diagnosis.op.map(|op| head(self.session.program(), op).to_string());
+        ReportDiagnosis { rank: diagnosis.rank.0, op, cause: diagnosis.cause.clone() }
     }
 
     fn reported_verdict(&self) -> ReportVerdict {

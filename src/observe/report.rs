@@ -35,10 +35,23 @@ pub struct Given {
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
+    /// What is wrong, and where it comes from.
+    pub diagnosis: Vec<Diagnosis>,
     /// Ends of messages that meet although they name different data.
     pub silent_swaps: Vec<SilentSwap>,
     /// At a deadlock: what would resolve it.
     pub repairs: Vec<Repair>,
+}
+
+/// What is wrong with a run, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The rank that is to blame.
+    pub rank: u32,
+    /// Its op, in the program's text syntax.
+    pub op: Option<String>,
+    /// Why, as a sentence about the rank.
+    pub cause: String,
 }
 
 /// A send and the receive that it meets by order: of equal shapes, so that nothing notices, but for other data.
@@ -140,6 +153,7 @@ pub struct Report {
     pub critical_path: String,
     pub loss: Vec<f64>,
     pub verdict: Verdict,
+    pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
     pub silent_swaps: Vec<SilentSwap>,
     pub out_of_memory: Option<OutOfMemory>,
@@ -304,6 +318,7 @@ impl Report {
             critical_path: why::critical_path(run, 0).sentence(run),
             loss: given.loss,
             verdict: given.verdict,
+            diagnosis: given.diagnosis,
             waits: Waits::new(run, given.repairs),
             silent_swaps: given.silent_swaps,
             out_of_memory: OutOfMemory::new(run),

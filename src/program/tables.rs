@@ -64,6 +64,8 @@ pub struct Setting {
     pub micro_batches_per_step: u32,
     /// Training steps.
     pub steps: u32,
+    /// Steps that were done before the first: a run that goes on from a checkpoint.
+    pub first_step: u32,
     /// Type of parameters, gradients and activations.
     pub dtype: Dtype,
     /// Exact mode: gradients are rounded to multiples of 2^-grid before they are summed, so that sums do not depend on their order.

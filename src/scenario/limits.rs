@@ -38,7 +38,7 @@ impl Ops {
 /// The operations of `scenario`.
 pub(super) fn ops(scenario: &Scenario) -> Ops {
     match &scenario.task {
-        Task::Train(training) => training_ops(training),
+        Task::Train(training) => training_ops(training, scenario.sums_once(training)),
         Task::Collective(collective) => Ops { compute: 0.0, collectives: collective_ops(collective) },
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
             check_ops(
                 written,
                 &keys,
-                training_ops(training).all(),
+                training_ops(training, scenario.sums_once(training)).all(),
                 "fewer micro-batches, steps or ranks, larger buckets, or expand = false",
             );
         }
@@ -123,7 +123,7 @@ fn activation_elements(training: &Training) -> f64 {
 
 /// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
 /// bucket's all-reduce.
-fn training_ops(training: &Training) -> Ops {
+fn training_ops(training: &Training, sums_once: bool) -> Ops {
     let data = float(training.mesh.size(Axis::Data));
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
@@ -132,7 +132,7 @@ fn training_ops(training: &Training) -> Ops {
     // A micro-batch with an update of its own: average, stash, optimizer.
     let update = if training.pipeline.updates == Updates::EachMicroBatch { 3.0 * parts } else { 0.0 };
     let compute = data * ((micro_batch + update) * f64::from(training.pieces()) + 2.0 * parts);
-    Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand) }
+    Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand, sums_once) }
 }
 
 /// No fewer than the model's parameter tensors.
@@ -156,11 +156,11 @@ fn buckets(training: &Training) -> f64 {
 pub(super) fn is_small(training: &Training) -> bool {
     /// Some tenths of a second's work.
     const FEW: f64 = 1e6;
-    communication_ops(training, true) <= FEW
+    communication_ops(training, true, training.data_parallel.no_sync) <= FEW
 }
 
 /// Ops of a step's collectives on all ranks: for each micro-batch two gathers and a reduction where parameters are shared out.
-fn communication_ops(training: &Training, expand: bool) -> f64 {
+fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let data = float(training.mesh.size(Axis::Data));
     if training.data_ranks() == 1 {
         return 0.0;
@@ -176,7 +176,7 @@ fn communication_ops(training: &Training, expand: bool) -> f64 {
     }
     let each = match sharing {
         Sharing { gradients: true, .. } => (1.0 + micro_batches) * ring(data),
-        _ if training.data_parallel.no_sync => all_reduce,
+        _ if sums_once => all_reduce,
         _ => micro_batches * all_reduce,
     };
     buckets(training) * each

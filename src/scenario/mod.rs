@@ -15,6 +15,7 @@ mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod resume;
 mod sharding;
 pub mod settings;
 mod sheet;
@@ -40,7 +41,7 @@ use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
-use crate::program::trouble::Trouble;
+use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
 pub use load::{Source, decode, load, read};
@@ -111,6 +112,17 @@ pub struct Batch {
     pub sizes: Vec<usize>,
     /// Training steps.
     pub steps: u32,
+    /// What was done before the first of them.
+    pub before: Before,
+}
+
+/// What was done before a run: nothing, or what a checkpoint says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Training steps.
+    pub steps: u32,
+    /// Micro-batches of all data-parallel ranks, in sizes of this run.
+    pub micro_batches: u32,
 }
 
 /// How replicas average their gradients, and what they share out.
@@ -171,8 +183,19 @@ pub struct Pipeline {
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
     pub barrier: bool,
+    /// Trouble: a stage that begins a layer too late or too early.
+    pub off_by_one: Option<OffByOne>,
     /// Blocks of each stage; one entry per stage, each at least 1, together the model's layers.
     pub layers_per_stage: Vec<usize>,
+}
+
+/// A stage whose cut is off by one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffByOne {
+    /// The stage, not the first.
+    pub stage: usize,
+    /// It runs the last layer of the stage before it, too; otherwise it leaves its own first layer out.
+    pub is_early: bool,
 }
 
 /// Which slots run where, and in which order.
@@ -237,6 +260,12 @@ impl Scenario {
     #[must_use]
     pub fn idle_trouble(source: &Source, overrides: &[String], index: usize, message: &str, hint: &str) -> Problems {
         reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
+    }
+
+    /// Whether whole gradients are summed once a step: as `no_sync` says, unless a fault forgets it.
+    #[must_use]
+    pub fn sums_once(&self, training: &Training) -> bool {
+        training.data_parallel.no_sync && !self.trouble.iter().any(|rule| rule.kind == TroubleKind::SyncAlways)
     }
 
     /// The number of ranks.
@@ -308,8 +337,14 @@ impl Training {
     #[must_use]
     pub fn layers(&self, stage: usize) -> Range<usize> {
         let layers = &self.pipeline.layers_per_stage;
-        let start = layers[..stage].iter().sum();
-        start..start + layers[stage]
+        let start: usize = layers[..stage].iter().sum();
+        let first = match self.pipeline.off_by_one {
+            Some(OffByOne { stage: wrong, is_early }) if wrong == stage => {
+                if is_early { start - 1 } else { start + 1 }
+            }
+            _ => start,
+        };
+        first..start + layers[stage]
     }
 
     /// The parts of the model on `stage`, in forward order: the first stage has the embedding, the last the head.

@@ -17,6 +17,7 @@ pub(super) fn read(written: &mut Written, layers: Option<usize>, sequence: Optio
     let segments = segments(written, schedule, sequence);
     Some(Pipeline {
         segments: segments?,
+        off_by_one: None,
         order: match sheet {
             Some(sheet) => Order::Sheet(sheet),
             None => Order::Schedule(schedule?),

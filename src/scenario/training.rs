@@ -4,7 +4,7 @@ use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{Batch, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding};
+use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding};
 use crate::base::mesh::Mesh;
 use crate::base::words::grouped;
 
@@ -49,6 +49,7 @@ fn read_batch(written: &mut Written) -> Option<Batch> {
         // A list of equal sizes is one size.
         sizes: if sizes.windows(2).all(|pair| pair[0] == pair[1]) { Vec::new() } else { sizes },
         steps: written.count(&batch::STEPS)?,
+        before: Before::default(),
     })
 }
 

@@ -5,9 +5,12 @@ use super::problem::Problem;
 use super::reader::Extent;
 use super::value::Value;
 use super::written::Written;
+use super::{OffByOne, Order, Scenario, Task};
+use crate::base::mesh::Axis;
+use crate::schedule::Placement;
 
 use crate::base::Rank;
-use crate::program::trouble::{Trouble, TroubleKind};
+use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
 
 /// All faults, in the order of the text.
 pub(super) fn read(written: &mut Written, extent: Extent) -> Option<Vec<Trouble>> {
@@ -28,11 +31,29 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     if let (Some(step), Some(steps)) = (step, extent.steps) {
         refuse_late_step(written, index, step, steps);
     }
-    let kind = kind(written, index)?;
-    refuse_missing_op(written, index, kind);
-    refuse_idle_factor(written, index, kind);
-    let neutral = if is_slow(kind) { 2.0 } else { 1.0 };
-    Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
+    let fault = fault(written, index)?;
+    refuse_missing_keys(written, index, fault);
+    refuse_idle_keys(written, index, fault);
+    let usual = match fault.kind {
+        TroubleKind::LessMemory => 0.5,
+        _ if fault.takes.contains(&RuleKey::Factor) => 2.0,
+        _ => 1.0,
+    };
+    Some(Trouble { kind: fault.kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(usual) })
+}
+
+/// A cut that is off by one is the training's own; where a rank has several stages, or its only one a single layer, there is none.
+pub(super) fn settle(scenario: &mut Scenario) {
+    let Task::Train(training) = &mut scenario.task else { return };
+    let cut = |rule: &Trouble| {
+        let is_early = rule.kind == TroubleKind::LayerTwice;
+        let stage = training.mesh.coordinate(rule.rank?, Axis::Pipeline);
+        let is_line = matches!(training.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::Line);
+        let has_room = stage > 0 && training.pipeline.layers_per_stage[stage] > 1;
+        let is_it = is_early || rule.kind == TroubleKind::LayerMissing;
+        (is_it && is_line && has_room).then_some(OffByOne { stage, is_early })
+    };
+    training.pipeline.off_by_one = scenario.trouble.iter().find_map(cut);
 }
 
 /// The problem that the rule `index` meets no op.
@@ -41,19 +62,14 @@ pub(super) fn refuse_idle(written: &mut Written, index: usize, message: &str, hi
     written.refuse_at(&[&trouble::OP, &trouble::KIND], index, problem);
 }
 
-fn kind(written: &mut Written, index: usize) -> Option<TroubleKind> {
+fn fault(written: &mut Written, index: usize) -> Option<&'static Fault> {
     let key = &trouble::KIND;
     if !written.has(key, index) {
         let problem = Problem::new("a trouble needs its `kind`").allowed(key.allowed());
         written.refuse_at(&[key], index, problem);
         return None;
     }
-    let name = written.value(key, index).and_then(Value::text)?;
-    TroubleKind::ALL.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
-}
-
-fn is_slow(kind: TroubleKind) -> bool {
-    matches!(kind, TroubleKind::SlowRank | TroubleKind::SlowLink)
+    Fault::find(&written.value(key, index).and_then(Value::text)?)
 }
 
 fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {
@@ -70,17 +86,43 @@ fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) 
     }
 }
 
-fn refuse_missing_op(written: &mut Written, index: usize, kind: TroubleKind) {
-    let is_about_one = !is_slow(kind) && kind != TroubleKind::NoStash;
-    if is_about_one && !written.has(&trouble::OP, index) {
-        let problem = Problem::new(format!("{} needs to know which op it meets", kind.name()));
-        written.refuse_at(&[&trouble::KIND], index, problem.hint("op = \"all-reduce bucket0\", or op = \"0F3\""));
+fn refuse_missing_keys(written: &mut Written, index: usize, fault: &Fault) {
+    for &key in fault.needs.iter().filter(|&&key| !written.has(row(key), index)).collect::<Vec<_>>() {
+        let (what, hint) = match key {
+            RuleKey::Rank => ("which rank it meets", "rank = 1"),
+            RuleKey::Op => ("which op it meets", "op = \"all-reduce bucket0\", or op = \"0F3\""),
+            RuleKey::Step => ("from which step on", "step = 1"),
+            RuleKey::Factor => ("by how much", "factor = 2"),
+        };
+        let problem = Problem::new(format!("{} needs to know {what}", fault.name));
+        written.refuse_at(&[&trouble::KIND], index, problem.hint(hint));
     }
 }
 
-fn refuse_idle_factor(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && written.has(&trouble::FACTOR, index) {
-        let problem = Problem::new(format!("`factor` means nothing to {}", kind.name()));
-        written.refuse_at(&[&trouble::FACTOR], index, problem.hint("leave it out; slow-rank and slow-link have one"));
+/// What a fault does not look at is refused: it would seem to do something.
+fn refuse_idle_keys(written: &mut Written, index: usize, fault: &Fault) {
+    let all = [RuleKey::Rank, RuleKey::Op, RuleKey::Step, RuleKey::Factor];
+    for key in all.into_iter().filter(|&key| !fault.takes.contains(&key) && written.has(row(key), index)).collect::<Vec<_>>() {
+        let with: Vec<&str> = FAULTS.iter().filter(|fault| fault.takes.contains(&key)).map(|fault| fault.name).collect();
+        let problem = Problem::new(format!("`{}` means nothing to {}", key.name(), fault.name));
+        written.refuse_at(&[row(key)], index, problem.hint(format!("leave it out; {} have one", and(&with))));
+    }
+}
+
+/// The row of a rule's key in the table of keys.
+fn row(key: RuleKey) -> &'static Key {
+    match key {
+        RuleKey::Rank => &trouble::RANK,
+        RuleKey::Op => &trouble::OP,
+        RuleKey::Step => &trouble::STEP,
+        RuleKey::Factor => &trouble::FACTOR,
+    }
+}
+
+/// `a, b and c`.
+fn and(names: &[&str]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }

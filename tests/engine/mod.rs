@@ -6,6 +6,7 @@ mod buckets;
 mod collectives;
 mod contention;
 mod deadlocks;
+mod faults;
 mod repairs;
 mod folding;
 mod recompute;

@@ -15,6 +15,6 @@ mod delayed;
 mod elementary;
 mod exact;
 mod misuse;
-mod oracle;
+pub mod oracle;
 mod segments;
 mod training;

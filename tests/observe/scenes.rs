@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task, Training,
-    Values,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
+    Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -106,7 +106,13 @@ impl Scene {
         let task = Task::Train(Training {
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, sizes: Vec::new(), steps: self.steps },
+            batch: Batch {
+                micro_batches: self.micro_batches,
+                micro_batch_size: 1,
+                sizes: Vec::new(),
+                steps: self.steps,
+                before: Before::default(),
+            },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {
@@ -123,6 +129,7 @@ impl Scene {
             pipeline: Pipeline {
                 updates: ranklab::base::Updates::EachStep,
                 segments: 1,
+                off_by_one: None,
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,

@@ -47,8 +47,8 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Cuts the parameters of every pipeline rank into units. One rank shares with nobody: there all strategies are the same.
-    pub(super) fn new(program: &Program, training: &Training, homes: &Homes) -> Self {
+    /// Cuts the parameters of every pipeline rank into units; `sums_once` leaves whole gradients to the end of a step. One rank shares with nobody: there all strategies are the same.
+    pub(super) fn new(program: &Program, (training, sums_once): (&Training, bool), homes: &Homes) -> Self {
         let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
         let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
         let (row, shards) = training.sharing();
@@ -62,7 +62,7 @@ impl Sharing {
             false => bucketed(program, training, shards, own, &tied),
         };
         let units = homes.of_row.iter().zip(&parameters).map(units).collect();
-        let every_micro_batch = data > 1 && (row.gradients || !training.data_parallel.no_sync);
+        let every_micro_batch = data > 1 && (row.gradients || !sums_once);
         Self { row, data, shards, every_micro_batch, units, parameters, tied, alike }
     }
 

@@ -4,13 +4,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `text` to a file that does not exist yet.
+/// Writes `bytes` to a file that does not exist yet.
 ///
 /// # Errors
 /// If it exists, or cannot be written: then nothing is left behind.
-pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_new(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).inspect_err(|_| {
+    file.write_all(bytes.as_ref()).and_then(|()| file.sync_all()).inspect_err(|_| {
         // Half a file would stand in the way of the next try. It is this call's own: it did not exist before.
         let _ = fs::remove_file(path);
     })

@@ -82,6 +82,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
     },
     field!("seed", seed, whole, "a whole number"),
     Field {
+        name: "first-step",
+        show: |setting| (setting.first_step > 0).then(|| setting.first_step.to_string()),
+        read: |setting, text| whole(text).filter(|step| *step <= 1 << 24).map(|step| setting.first_step = step),
+        allowed: "a whole number up to 16777216",
+    },
+    Field {
         name: "others",
         show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
         read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
