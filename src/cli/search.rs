@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 found.room
             )));
         };
-        write_new(path, &best.plan.to_string())?;
+        write_new(path, best.plan.to_string())?;
         eprintln!("wrote {} ({}); next: ranklab run {0}", path.display(), best.name);
     }
     Ok(Exit::Done)

@@ -8,7 +8,7 @@ use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::{Batch, Training};
+use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;

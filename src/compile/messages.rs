@@ -253,8 +253,7 @@ impl Edges {
             let (from, to) = ends;
             let buffered = semantics[from.index()] == PointToPoint::Buffered;
             let channel = program.channel(Channel { from, to, buffered });
-            let mut stream =
-                |rank: Rank, peer: Rank, direction| stream(program, semantics[rank.index()], rank, peer, direction);
+            let mut stream = |rank: Rank, peer: Rank, direction| stream(program, semantics[rank.index()], rank, peer, direction);
             (channel, stream(from, to, ".out"), stream(to, from, ".in"))
         });
         self.latest.rotate_right(1);

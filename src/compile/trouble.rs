@@ -46,9 +46,7 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
             is_several && !sharing.gradients && training.data_parallel.no_sync && batches > 1 && !training.is_two_way()
         }
         TroubleKind::EarlySum => sums_early_is_possible(training),
-        TroubleKind::BlockingSends => {
-            training.mesh.size(Axis::Pipeline) > 1 && training.pipeline.p2p != PointToPoint::Blocking
-        }
+        TroubleKind::BlockingSends => training.mesh.size(Axis::Pipeline) > 1 && training.pipeline.p2p != PointToPoint::Blocking,
         TroubleKind::MeanOfMeans => !training.batch.sizes.is_empty(),
         TroubleKind::LayerMissing | TroubleKind::LayerTwice => training.pipeline.off_by_one.is_some(),
         _ => is_several,

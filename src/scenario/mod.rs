@@ -340,7 +340,11 @@ impl Training {
         let start: usize = layers[..stage].iter().sum();
         let first = match self.pipeline.off_by_one {
             Some(OffByOne { stage: wrong, is_early }) if wrong == stage => {
-                if is_early { start - 1 } else { start + 1 }
+                if is_early {
+                    start - 1
+                } else {
+                    start + 1
+                }
             }
             _ => start,
         };

@@ -60,7 +60,8 @@ fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
         return Some(Vec::new());
     }
     let sizes = written.value(key, 0).and_then(Value::sizes)?;
-    if written.has(&batch::MICRO_BATCH_SIZE, 0) {
+    let largest = sizes.iter().copied().max();
+    if written.has(&batch::MICRO_BATCH_SIZE, 0) && written.size(&batch::MICRO_BATCH_SIZE) != largest {
         let problem = Problem::new("`micro_batch_sizes` says how large each micro-batch is, and `micro_batch_size` all");
         written.refuse(&[&batch::MICRO_BATCH_SIZE], problem.hint("leave one of the two out"));
     }

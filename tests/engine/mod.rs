@@ -7,6 +7,7 @@ mod collectives;
 mod contention;
 mod deadlocks;
 mod faults;
+mod pipeline_faults;
 mod repairs;
 mod folding;
 mod recompute;

@@ -38,7 +38,10 @@ fn cut(program: &Program, _: &Difference) -> Option<Diagnosis> {
     (0..u32::try_from(layers).ok()?).find_map(|layer| match runs.get(&layer).map(Vec::as_slice) {
         None | Some([]) => {
             let &(stage, op) = runs.get(&(layer + 1))?.first()?;
-            let cause = format!("its stage {stage} begins at blocks.{}, and nobody runs blocks.{layer}: the cut is off by one", layer + 1);
+            let cause = format!(
+                "its stage {stage} begins at blocks.{}, and nobody runs blocks.{layer}: the cut is off by one",
+                layer + 1
+            );
             Some(found(op, cause))
         }
         Some([(before, _), (stage, op), ..]) => {
