@@ -7,6 +7,7 @@ mod diagnosis;
 pub mod reference;
 mod repair;
 pub mod search;
+pub mod semantics;
 mod report;
 pub mod snapshot;
 pub mod verdict;

@@ -398,6 +398,20 @@ fn semantics_decide_which_schedules_deadlock() {
     }
 }
 
+/// The table that `ranklab list deadlocks` prints says the same of every schedule.
+#[test]
+fn the_table_of_deadlocks_is_what_runs_do() {
+    let table = ranklab::lab::semantics::table().expect("shapes have no kernels");
+    assert_eq!(table.len(), SCHEDULES.len());
+    for row in table {
+        let p2p = ranklab::base::PointToPoint::NAMES;
+        assert_eq!(row.completes.len(), p2p.len(), "{}", row.schedule);
+        assert_eq!(row.completes[..2], [true, true], "{}", row.schedule);
+        assert_eq!(row.completes[4], row.why.is_empty(), "{}: {}", row.schedule, row.why);
+        assert_eq!(row.completes[4], matches!(row.schedule, "naive" | "gpipe"), "{}", row.schedule);
+    }
+}
+
 /// The circle in which an interleaved schedule on eight ranks is known to hang where all of a rank's messages take one queue.
 #[test]
 fn a_known_circle_is_found() {
