@@ -35,7 +35,9 @@ pub(super) fn run(build: &mut Build) {
         for round in 0..rounds {
             let flow = Flow::new(stages.stage_of_place.len(), homes.micro_batches);
             let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
-            let mut walk = Walk { program, training, stages, homes, replica, round, flow, overlapped, reads: Vec::new() };
+            let rows = 0..training.mesh.size(Axis::Pipeline);
+            let ranks = rows.map(|row| stages::rank(training, replica, row)).collect();
+            let mut walk = Walk { program, training, stages, homes, replica, ranks, round, flow, overlapped, reads: Vec::new() };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
@@ -57,6 +59,8 @@ struct Walk<'a> {
     stages: &'a Stages,
     homes: &'a Homes,
     replica: usize,
+    /// The replica's ranks, by the row of the plan.
+    ranks: Vec<Rank>,
     round: u32,
     flow: Flow,
     /// The slot at work runs as one with another.
@@ -139,8 +143,7 @@ impl Flow {
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.round, pass: PassName::Lower };
-        for row in 0..self.training.mesh.size(Axis::Pipeline) {
-            let rank = stages::rank(self.training, self.replica, row);
+        for &rank in &self.ranks {
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
@@ -176,7 +179,7 @@ impl Walk<'_> {
         let home = self.homes.of(stage, slot.micro_batch as usize);
         let before = self.training.batch.before;
         Site {
-            rank: stages::rank(self.training, self.replica, home.row),
+            rank: self.ranks[home.row],
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
@@ -293,19 +296,20 @@ impl Walk<'_> {
         self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
     }
 
+    /// The buffer of what flows, which is made when it is named first.
     fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
-        let (stages, program) = (self.stages, &mut *self.program);
-        let (m, tables) = (site.global, &part.pieces[site.kind]);
-        let (place, name, role, layout) = match what {
-            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens[site.kind]),
-            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens[site.kind]),
-            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activations[site.kind]),
-            Flows::ActivationGradient => {
-                (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activations[site.kind])
-            }
-            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, tables.saved),
-            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, tables.deferred),
-            Flows::KeyValueGradient => (place, Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),
+        if let Some(known) = *self.flow.entry(what, place, site.local) {
+            return known;
+        }
+        let (stages, m, tables) = (self.stages, site.global, &part.pieces[site.kind]);
+        let (name, role, layout) = match what {
+            Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Targets => (Name::Targets(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Activation => (Name::Activation(place, m), Role::Activation, stages.activations[site.kind]),
+            Flows::ActivationGradient => (Name::ActivationGradient(place, m), Role::Scratch, stages.activations[site.kind]),
+            Flows::Saved => (Name::Saved(place, m), Role::Activation, tables.saved),
+            Flows::Deferred => (Name::Deferred(place, m), Role::Activation, tables.deferred),
+            Flows::KeyValueGradient => (Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {
@@ -313,9 +317,9 @@ impl Walk<'_> {
             Flows::ActivationGradient => place as usize + 1,
             _ => part.place as usize,
         };
-        let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
-        let (training, replica) = (self.training, self.replica);
-        let make = || program.buffer(stages::rank(training, replica, row), name, role, layout);
-        *self.flow.entry(what, place, site.local).get_or_insert_with(make)
+        let home = self.homes.of(stages.stage_of_place[owner], site.local);
+        let buffer = self.program.buffer(self.ranks[home.row], name, role, layout);
+        *self.flow.entry(what, place, site.local) = Some(buffer);
+        buffer
     }
 }

@@ -119,12 +119,13 @@ struct Stash<'a> {
 impl Stash<'_> {
     /// Lets `op` read it in place of the parameters.
     fn read(&mut self, op: OpId, version: u32) {
-        for place in 0..self.program.reads(op).len() {
-            let buffer = self.program.reads(op)[place];
-            if let Some(parameter) = self.parameter(buffer) {
-                self.program.reads_mut(op)[place] = self.copy(buffer, parameter, version);
+        let (mut reads, writes) = (self.program.reads(op).to_vec(), self.program.writes(op).to_vec());
+        for buffer in &mut reads {
+            if let Some(parameter) = self.parameter(*buffer) {
+                *buffer = self.copy(*buffer, parameter, version);
             }
         }
+        self.program.set_operands(op, (&reads, &writes));
     }
 
     /// The op that copies what `update` is about to write over.

@@ -108,15 +108,14 @@ impl Changes {
     /// Walks every rank's list: an op takes what it writes and nothing holds yet, and gives back what it frees.
     fn new(program: &Program, bytes: &[Bytes]) -> Self {
         let mut changes = Self { of: Vec::new(), pieces: Vec::new() };
-        let lasting = program.lasting();
-        if lasting == program.buffers.len() {
+        if program.lasting() == program.buffers.len() {
             return changes;
         }
         changes.of = vec![Change::default(); program.ops()];
         let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
         for op in program.all() {
             let first = changes.pieces.len();
-            for &buffer in program.writes(op).iter().filter(|buffer| buffer.index() >= lasting) {
+            for &buffer in program.passing_writes(op) {
                 if !std::mem::replace(&mut live[buffer.index()], true) {
                     changes.piece(first, program, buffer, bytes);
                 }
@@ -128,6 +127,9 @@ impl Changes {
                 }
             }
             let end = changes.pieces.len();
+            if first == end {
+                continue;
+            }
             let [first, takes, gives] =
                 [first, middle - first, end - middle].map(|n| u32::try_from(n).expect("fewer than 2^32 buffers"));
             changes.of[op.index()] = Change { first, takes, gives };
