@@ -80,7 +80,9 @@ fn early_sum(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let order = &program.order[first.rank.index()];
     let of_step = || order.iter().copied().enumerate().filter(|&(_, op)| program.op(op).origin.step == first.step);
     let gradient = |buffer: &&BufferId| matches!(program.buffers[buffer.index()].name, Name::Gradient(_));
-    of_step().filter(|&(_, op)| program.op(op).origin.pass == PassName::DataParallel).find_map(|(place, sum)| {
+    // Expanded, a sum begins with a copy of the gradients.
+    let sums = |&(_, op): &(usize, OpId)| matches!(program.op(op).origin.pass, PassName::DataParallel | PassName::Expand);
+    of_step().filter(sums).find_map(|(place, sum)| {
         let summed: Vec<BufferId> = program.reads(sum).iter().filter(gradient).copied().collect();
         let adds = |&(later, op): &(usize, OpId)| {
             later > place && program.op(op).origin.slot.is_some() && program.writes(op).iter().any(|buffer| summed.contains(buffer))
