@@ -2,6 +2,7 @@
 
 mod check;
 mod checkpoint;
+mod compare;
 mod compile;
 mod completions;
 mod doctor;
@@ -48,6 +49,8 @@ enum Command {
     Search(search::Arguments),
     /// Check a scenario, and the program that it compiles to, without running its numbers
     Check(check::Arguments),
+    /// Run two scenarios, or read saved traces, and say how they differ
+    Compare(compare::Arguments),
     /// Run a scenario, and write its picture or its record to a file
     Export(export::Arguments),
     /// Export or check a checkpoint that `run --save` wrote
@@ -101,6 +104,7 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Compile(arguments)) => compile::run(&arguments),
         Some(Command::Search(arguments)) => search::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Export(arguments)) => export::run(&arguments),
         Some(Command::Checkpoint(arguments)) => checkpoint::run(&arguments),
         Some(Command::List(arguments)) => list::run(&arguments),

@@ -44,12 +44,16 @@ pub(super) fn run(build: &mut Build) {
     }
 }
 
-/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
+/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
+/// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     let micro_batches = (training.pieces() * training.batch.steps) as usize * training.mesh.size(Axis::Data);
     let parts = || stages.parts.iter().flatten();
-    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
-    program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
+    let messages = 2 * (stages.parts.len() - 1);
+    let ops = 3 * parts().count() + 2 * messages;
+    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum::<usize>() + 2 * messages;
+    let buffers = 6 * parts().count() + messages;
+    program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
 }
 
 /// The plan once, of one replica: a step, or all steps where the pipeline is never drained.

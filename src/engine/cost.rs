@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::hardware::{Costs, Hardware, Link, UnitCosts};
+use crate::base::prefetch::prefetch;
 use crate::base::units::{Clock, Ticks};
 use crate::base::{Bytes, OpId, Rank};
 use crate::program::head;
@@ -56,6 +57,11 @@ impl CostModel {
     #[must_use]
     pub fn cost(&self, op: OpId) -> Ticks {
         self.prices[self.of[op.index()] as usize]
+    }
+
+    /// Gets the price of `op` closer, if it will soon be asked for.
+    pub(super) fn prefetch(&self, op: OpId) {
+        prefetch(self.of.get(op.index()));
     }
 
     fn slow(&mut self, program: &Program, op: OpId, rules: &[&Trouble]) {

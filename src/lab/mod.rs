@@ -4,6 +4,7 @@ pub mod blame;
 mod check;
 mod collective;
 mod diagnosis;
+pub mod nan;
 pub mod reference;
 mod repair;
 pub mod search;
@@ -14,6 +15,7 @@ pub mod verdict;
 
 use std::sync::Arc;
 
+use crate::base::OpId;
 use crate::compile::{self, Compiled};
 use crate::engine::session::{Numbers, Session};
 use crate::engine::state::Whole;
@@ -41,6 +43,8 @@ pub struct Run {
     pub losses: Vec<f64>,
     /// How the numbers compare with one device's.
     pub verdict: Verdict,
+    /// The op whose result is the first that is no number, if any is none.
+    pub first_nan: Option<OpId>,
     /// What is wrong, and where it comes from.
     pub diagnosis: Vec<Diagnosis>,
 }
@@ -107,7 +111,8 @@ impl Lab {
             (Task::Train(training), ..) => self.judge((scenario, training, start), &session, &snapshots)?,
             (Task::Collective(_), ..) => (collective::judge(&session)?, None),
         };
-        let mut run = Run { scenario: scenario.clone(), plan, session, losses, verdict, diagnosis: Vec::new() };
+        let first_nan = nan::first(scenario, &session, numbers)?;
+        let mut run = Run { scenario: scenario.clone(), plan, session, losses, verdict, first_nan, diagnosis: Vec::new() };
         if run.is_suspect() {
             let observed = crate::observe::Run::new(run.session.program(), run.session.trace());
             run.diagnosis = diagnosis::diagnose(scenario, &observed, &run.verdict, factor);

@@ -51,6 +51,7 @@ impl Run {
                 Outcome::Deadlocked(graph) => repairs(&self.scenario, self.session.program(), graph),
                 _ => Vec::new(),
             },
+            first_nan: self.first_nan,
             diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
     }

@@ -1,7 +1,11 @@
 //! What is learnt from a run: lanes, waits, memory, metrics, the report, and its exports. All of it follows from a program and its trace.
 
+pub mod breakpoint;
+pub mod compare;
+pub mod explain;
 pub mod export;
 pub mod flow;
+pub mod found;
 pub mod formula;
 pub mod gaps;
 pub mod held;
@@ -15,6 +19,7 @@ pub mod replay;
 pub mod report;
 pub mod rows;
 pub mod run;
+pub mod slack;
 pub mod spread;
 pub mod state;
 pub mod traffic;

@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
+pub use super::found::{Repair, RepairKind, SilentSwap};
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
+use super::slack::Slack;
 use super::traffic::{CollectiveStats, Wire};
 use super::{volume, why};
 use crate::base::settings::AllReduce;
@@ -35,6 +37,8 @@ pub struct Given {
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
+    /// The op whose result is the first that is no number.
+    pub first_nan: Option<OpId>,
     /// What is wrong, and where it comes from.
     pub diagnosis: Vec<Diagnosis>,
     /// Ends of messages that meet although they name different data.
@@ -52,44 +56,6 @@ pub struct Diagnosis {
     pub op: Option<String>,
     /// Why, as a sentence about the rank.
     pub cause: String,
-}
-
-/// A send and the receive that it meets by order: of equal shapes, so that nothing notices, but for other data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SilentSwap {
-    /// The rank that sends.
-    pub from: u32,
-    /// Its op.
-    pub send: String,
-    /// The rank that receives.
-    pub to: u32,
-    /// Its op.
-    pub receive: String,
-}
-
-/// A change with which a deadlocked run completes: it was tried.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Repair {
-    /// What kind of change.
-    pub kind: RepairKind,
-    /// The change in words; the first of them, and how many more like it.
-    pub what: String,
-    /// Every change of an order, in the order in which a run needs them.
-    pub changes: Vec<String>,
-    /// End of the first step with it, in the run's unit.
-    pub makespan: f64,
-}
-
-/// What a repair changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RepairKind {
-    /// A rank issues its ops in another order.
-    Reorder,
-    /// A rank issues two ends of messages as one batch.
-    Batch,
-    /// Messages take other queues.
-    Semantics,
 }
 
 /// How a run's numbers compare with one device's.
@@ -151,8 +117,10 @@ pub struct Report {
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
     pub critical_path: String,
+    pub critical: CriticalReport,
     pub loss: Vec<f64>,
     pub verdict: Verdict,
+    pub first_nan: Option<NanReport>,
     pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
     pub silent_swaps: Vec<SilentSwap>,
@@ -176,6 +144,23 @@ pub struct Bubble {
     pub ratio: Option<f64>,
 }
 
+/// How long the critical path computes, and how long it moves data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct CriticalReport {
+    pub computing: f64,
+    pub communicating: f64,
+}
+
+/// The first result that is no number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct NanReport {
+    pub step: u32,
+    pub op: String,
+    pub rank: u32,
+}
+
 /// What the model needs, and what the hardware computes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
@@ -195,6 +180,7 @@ pub struct RankReport {
     pub bubble: f64,
     pub exposed_comm: f64,
     pub idle_in_own_span: f64,
+    pub critical_busy: f64,
     pub peak_in_flight: u32,
     pub peak_in_flight_to_weight: u32,
     pub weight_versions: u32,
@@ -293,8 +279,9 @@ pub struct OutOfMemory {
 impl Report {
     /// The document of `run`.
     #[must_use]
-    pub fn new(run: &Run, metrics: &Metrics, given: Given) -> Self {
+    pub fn new(run: &Run, metrics: &Metrics, slack: &Slack, given: Given) -> Self {
         let clock = run.trace.clock;
+        let path = why::critical_path(run, 0);
         let outcome = match (&run.trace.outcome, given.verdict.kind) {
             (Outcome::Completed, VerdictKind::Wrong) => "wrong",
             (outcome, _) => outcome.name(),
@@ -312,12 +299,17 @@ impl Report {
             overlap: metrics.overlap(),
             traffic_psi: metrics.traffic_psi(run),
             flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
-            ranks: unfolded_ranks(run, metrics),
+            ranks: unfolded_ranks(run, metrics, slack),
             collectives: unfolded_collectives(run, metrics, given.algorithm),
             links: unfolded_links(run, metrics),
-            critical_path: why::critical_path(run, 0).sentence(run),
+            critical_path: path.sentence(run),
+            critical: CriticalReport {
+                computing: clock.in_unit(path.computing),
+                communicating: clock.in_unit(path.communicating),
+            },
             loss: given.loss,
             verdict: given.verdict,
+            first_nan: given.first_nan.map(|op| NanReport::new(run.program, op)),
             diagnosis: given.diagnosis,
             waits: Waits::new(run, given.repairs),
             silent_swaps: given.silent_swaps,
@@ -328,10 +320,11 @@ impl Report {
 }
 
 /// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
-fn unfolded_ranks(run: &Run, metrics: &Metrics) -> Vec<RankReport> {
+fn unfolded_ranks(run: &Run, metrics: &Metrics, slack: &Slack) -> Vec<RankReport> {
     let (fold, padding) = (run.program.fold(), volume::padding(run.program));
+    let critical: Vec<Ticks> = metrics.ranks.iter().map(|rank| slack.critical_time(run, rank.rank, 0)).collect();
     let report = |number: usize| {
-        let rank = RankReport::new(run.trace.clock, &metrics.ranks[number / fold]);
+        let rank = RankReport::new(run.trace.clock, &metrics.ranks[number / fold], critical[number / fold]);
         RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..rank }
     };
     (0..metrics.ranks.len() * fold).map(report).collect()
@@ -367,7 +360,7 @@ fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
 }
 
 impl RankReport {
-    fn new(clock: Clock, rank: &RankMetrics) -> Self {
+    fn new(clock: Clock, rank: &RankMetrics, critical: Ticks) -> Self {
         let time = |ticks: Ticks| clock.in_unit(ticks);
         let Bytes(parameter) = rank.state.parameter;
         let Bytes(gradient) = rank.state.gradient;
@@ -380,6 +373,7 @@ impl RankReport {
             bubble: time(rank.bubble),
             exposed_comm: time(rank.exposed_comm),
             idle_in_own_span: time(rank.idle_in_own_span()),
+            critical_busy: time(critical),
             peak_in_flight: rank.peak_in_flight,
             peak_in_flight_to_weight: rank.peak_in_flight_to_weight,
             weight_versions: rank.weight_versions,
@@ -458,6 +452,13 @@ impl Waits {
         };
         let behind = graph.behind().map(|rank| rank.0).collect();
         Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect(), behind, repairs }
+    }
+}
+
+impl NanReport {
+    fn new(program: &Program, op: OpId) -> Self {
+        let view = program.op(op);
+        Self { step: view.origin.step, op: op_text(program, op), rank: view.rank.0 }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::op::{Buffer, Role};
 use super::tables::Program;
+use crate::base::prefetch::prefetch;
 use crate::base::{BufferId, Bytes, OpId, Rank};
 
 /// Bytes by role, in the order of [`Role::ALL`].
@@ -65,6 +66,11 @@ impl Memory {
     #[must_use]
     pub fn holding(&self, rank: Rank) -> &Holding {
         &self.ranks[rank.index()]
+    }
+
+    /// Gets closer what `op` takes and gives back, if it will soon be asked for.
+    pub fn prefetch(&self, op: OpId) {
+        prefetch(self.changes.of.get(op.index()));
     }
 
     /// `op` starts: memory for what it writes. Whether it took any.

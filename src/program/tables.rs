@@ -322,6 +322,7 @@ impl Program {
     /// Makes room for so many more ops, operands and buffers: whoever knows how many will come saves copying the tables as they grow.
     pub fn reserve(&mut self, ops: usize, operands: usize, buffers: usize) {
         self.ops.rows.reserve(ops);
+        self.ops.origins.reserve(ops);
         self.ops.operands.reserve(operands);
         self.buffers.reserve(buffers);
     }

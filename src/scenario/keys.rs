@@ -164,7 +164,7 @@ keys! {
     batch Batch {
         MICRO_BATCHES "micro_batches" Integer(1, 1_000_000), Is("8"), "", "micro-batches per data-parallel rank and step";
         MICRO_BATCH_SIZE "micro_batch_size" Integer(1, 65_536), Is("1"), "sequences", "size of a micro-batch";
-        MICRO_BATCH_SIZES "micro_batch_sizes" Integers(1, 65_536), Like("[1]", "all as micro_batch_size"), "sequences",
+        MICRO_BATCH_SIZES "micro_batch_sizes" Integers(1, 65_536), Like("[1, 1, 1, 1, 1, 1, 1, 1]", "all as micro_batch_size"), "sequences",
             "sizes of micro-batches that differ, one for each; losses are weighted by them";
         STEPS "steps" Integer(1, 1_000_000), Is("2"), "", "training steps";
     }

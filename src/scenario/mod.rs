@@ -262,6 +262,15 @@ impl Scenario {
         reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
     }
 
+    /// The same with `plan`, which is sound and computes the same stages and micro-batches on as many ranks. A bare collective has none.
+    #[must_use]
+    pub fn with_plan(mut self, plan: Arc<Plan>) -> Self {
+        if let Task::Train(training) = &mut self.task {
+            training.pipeline.order = Order::Plan(plan);
+        }
+        self
+    }
+
     /// Whether whole gradients are summed once a step: as `no_sync` says, unless a fault forgets it.
     #[must_use]
     pub fn sums_once(&self, training: &Training) -> bool {

@@ -226,6 +226,35 @@ fn plans_and_programs_are_printed() {
     check(&["compile", "1f1b-p4m8"], 0, "send x2.0 -> r1");
 }
 
+#[test]
+fn two_runs_are_compared() {
+    check(&["compare", "1f1b-p4m8", "gpipe-p4m8"], 0, "first difference: event ");
+    check(&["compare", "11", "11"], 0, "the runs are equal");
+    let out = check_with(&["compare", "11", "11", "--set-b", "pipeline.schedule=gpipe", "--json"], "", 0, "ranklab.compare/1");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let schema: serde_json::Value = serde_json::from_str(ranklab::observe::compare::JSON_SCHEMA).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let problems: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(document["equal"], false);
+    let measure = |name: &str| document["measures"].as_array().expect("a list").iter().find(|measure| measure["name"] == name);
+    assert_eq!(measure("makespan").expect("it is there")["change"], 0.0);
+    assert_eq!(measure("peak in flight").expect("it is there")["change"], 4.0);
+
+    let folder = folder("compare");
+    let saved = folder.join("run.trace");
+    let saved = saved.to_str().expect("UTF-8");
+    check_with(&["export", "11", "-f", "trace", "-o", saved], "", 0, "");
+    check(&["compare", "11", saved], 0, "the runs are equal");
+    check(&["compare", saved, saved], 0, "0 at another, 0 only in A, 0 only in B");
+    check(&["compare", "11", saved, "--set-b", "seed=3"], 2, "!nothing of it can be set");
+    std::fs::write(folder.join("half.trace"), &std::fs::read_to_string(saved).expect("the file")[..500]).expect("a file");
+    check(&["compare", "11", folder.join("half.trace").to_str().expect("UTF-8")], 2, "!half.trace: line ");
+    check(&["compare", "11", "nonsense"], 2, "!nonsense");
+    check(&["show", "schema-compare"], 0, "ranklab.compare/1");
+    std::fs::remove_dir_all(folder).expect("it is there");
+}
+
 /// A folder's name for a checkpoint that no earlier test has left.
 fn new_path(name: &str) -> String {
     let path = folder("checkpoints").join(name);
