@@ -87,7 +87,8 @@ impl Stages {
             activations: pieces.iter().map(|piece| program.layout(Layout::tensor(dtype, &activation(piece)))).collect(),
             tokens: pieces.iter().map(|piece| program.layout(Layout::tensor(Dtype::U32, &tokens(piece)))).collect(),
             kinds: kinds(training),
-            loss: program.layout(Layout::tensor(dtype, &[])),
+            // A mean over many tokens: nobody takes it in half precision.
+            loss: program.layout(Layout::tensor(dtype.widened(), &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
@@ -229,7 +230,7 @@ pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
 
 fn saved_of(training: &Training, piece: Piece, part: Part) -> Vec<SavedTensor> {
     let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
-        Part::Embedding => return Vec::new(),
+        Part::Embedding => saved::embedding_saved,
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron,
         Part::Block(_) => saved::block_saved,
         Part::Head => saved::head_saved,

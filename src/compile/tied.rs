@@ -40,6 +40,7 @@ fn sums(program: &mut Program, training: &Training, ranks: Vec<Rank>) -> Vec<Col
         bytes,
         dtype,
         padding: crate::base::Bytes::ZERO,
+        shards: 1,
     };
     (0..training.batch.steps).map(|step| program.collective(sum(step))).collect()
 }

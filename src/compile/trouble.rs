@@ -49,6 +49,10 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
         TroubleKind::BlockingSends => training.mesh.size(Axis::Pipeline) > 1 && training.pipeline.p2p != PointToPoint::Blocking,
         TroubleKind::MeanOfMeans => !training.batch.sizes.is_empty(),
         TroubleKind::LayerMissing | TroubleKind::LayerTwice => training.pipeline.off_by_one.is_some(),
+        TroubleKind::UnequalTokens => {
+            is_several && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
+        }
+        TroubleKind::SaveAlone => sharing.parameters,
         _ => is_several,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::reference::one_device;
 use super::verdict::Difference;
-use crate::base::{OpId, Rank};
+use crate::base::{Dtype, OpId, Rank};
 use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::value::{Value, Values};
@@ -17,8 +17,10 @@ use crate::engine::world::World;
 use crate::program::{Name, Program};
 use crate::scenario::{Scenario, Task};
 
-/// Relative distance above which two results differ by more than rounding.
-const ROUNDING: f64 = 1e-3;
+/// Relative distance above which two results differ by more than rounding: bf16 has 8 binary digits.
+fn rounding(program: &Program) -> f64 {
+    if program.setting.dtype == Dtype::Bf16 { 0.05 } else { 1e-3 }
+}
 
 /// The first difference of a wrong run, given the wrong gradient that was found.
 pub(super) fn blame(
@@ -67,7 +69,7 @@ fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Opti
     let differs = |name: &Name, value: &Value| {
         let expected = expected.get(name)?;
         let (distance, norm) = (value.distance(expected).ok()?, expected.norm().ok()?);
-        let close = distance <= ROUNDING * norm;
+        let close = distance <= rounding(program) * norm;
         (!close).then_some(())
     };
     let wrong = view.writes.iter().find(|buffer| {

@@ -17,6 +17,7 @@ use crate::engine::state::Whole;
 use crate::engine::value::Loss;
 use crate::program::Program;
 use crate::program::plan::{Cell, Pass, Plan, Slot};
+use crate::program::tables::Padded;
 use crate::scenario::{Order, Scenario, Task, Training};
 
 /// One device's numbers.
@@ -132,6 +133,8 @@ fn with_one_micro_batch(scenario: &Scenario, mut training: Training) -> Scenario
 
 /// On a mesh of one rank, where nothing is shared out, computed again, or in trouble.
 fn alone(scenario: &Scenario, mut training: Training) -> Scenario {
+    // One device takes the mean over all tokens that count.
+    training.batch.padded = training.batch.padded.map(|padded| Padded { weighted: true, ..padded });
     training.mesh = Mesh::new(1, 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
@@ -218,7 +221,7 @@ fn in_double(program: &Program) -> Program {
     program.setting.initial = program.setting.dtype;
     program.setting.dtype = Dtype::F64;
     for part in program.layouts.iter_mut().flat_map(|layout| &mut layout.parts) {
-        if part.dtype != Dtype::U32 {
+        if !matches!(part.dtype, Dtype::U32 | Dtype::U8) {
             part.dtype = Dtype::F64;
         }
     }

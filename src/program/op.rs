@@ -209,12 +209,16 @@ pub enum Name {
     SecondMomentShard(u32, u32),
     /// The same shard of the copies in full precision.
     MasterShard(u32, u32),
+    /// A shard of a unit's parameters between forward and backward, cut among fewer ranks: unit, place of the shard.
+    Near(u32, u32),
     /// What part `0..` did not keep from forward for backward, computed again.
     Recomputed(u32, u32),
     /// What a parameter was before so many updates and one more: its weights from when a micro-batch went forward.
     Version(u32, u32),
     /// With segments: what later segments have left as the gradient of a part's keys and values before this one.
     KeyValueGradient(u32, u32),
+    /// Where the random numbers of a part stood in forward, so that what is computed again drops the same elements.
+    RandomState(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -284,7 +288,7 @@ impl Buffer {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 24] = [
+const NAMES: [NameText; 26] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -307,6 +311,8 @@ const NAMES: [NameText; 24] = [
     ("vshard", Name::SecondMomentShard, true),
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
+    ("near", Name::Near, true),
+    ("random", Name::RandomState, true),
     ("version", Name::Version, true),
     ("dkv", Name::KeyValueGradient, true),
 ];
@@ -337,8 +343,10 @@ impl Name {
             Self::SecondMomentShard(unit, place) => (19, unit, place),
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
-            Self::Version(parameter, version) => (22, parameter, version),
-            Self::KeyValueGradient(part, m) => (23, part, m),
+            Self::Near(unit, place) => (22, unit, place),
+            Self::RandomState(part, m) => (23, part, m),
+            Self::Version(parameter, version) => (24, parameter, version),
+            Self::KeyValueGradient(part, m) => (25, part, m),
         }
     }
 
@@ -390,7 +398,8 @@ impl Name {
             | Self::Saved(..)
             | Self::Deferred(..)
             | Self::KeyValueGradient(..)
-            | Self::Recomputed(..) => Role::Activation,
+            | Self::Recomputed(..)
+            | Self::RandomState(..) => Role::Activation,
             Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
@@ -400,7 +409,9 @@ impl Name {
             | Self::FirstMomentShard(..)
             | Self::SecondMomentShard(..)
             | Self::MasterShard(..) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Version(..) => Role::Bucket,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Near(..) | Self::Version(..) => {
+                Role::Bucket
+            }
         }
     }
 

@@ -50,6 +50,7 @@ fn read_batch(written: &mut Written) -> Option<Batch> {
         sizes: if sizes.windows(2).all(|pair| pair[0] == pair[1]) { Vec::new() } else { sizes },
         steps: written.count(&batch::STEPS)?,
         before: Before::default(),
+        padded: None,
     })
 }
 

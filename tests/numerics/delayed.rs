@@ -56,8 +56,13 @@ fn expected(
 ) -> Result<BTreeMap<String, Vec<f64>>> {
     let Task::Train(training) = &run.scenario.task else { panic!("a training step") };
     let model = &training.model;
-    let dims =
-        Dims { model: model.clone(), micro_batch_size: training.batch.micro_batch_size, grid: None, segment: Segment::WHOLE };
+    let dims = Dims {
+        model: model.clone(),
+        micro_batch_size: training.batch.micro_batch_size,
+        grid: None,
+        half: false,
+        segment: Segment::WHOLE,
+    };
     let parameters = model.parameters();
     let stage_of: BTreeMap<String, u32> = (0..p)
         .flat_map(|stage| training.parts(stage as usize).into_iter().map(move |part| (part, stage)))

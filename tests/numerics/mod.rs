@@ -12,8 +12,10 @@
 mod backward;
 mod cases;
 mod delayed;
+mod dropout;
 mod elementary;
 mod exact;
+mod half;
 mod misuse;
 pub mod oracle;
 mod segments;

@@ -79,7 +79,7 @@ fn segments_give_what_whole_sequences_give() -> Result<()> {
         (Model { sequence: 15, ..LLAMA }, 5),
         (Model { sequence: 132, layers: 1, ..LLAMA }, 2),
     ] {
-        let dims = Dims { model, micro_batch_size: 3, grid: None, segment: Segment::WHOLE };
+        let dims = Dims { model, micro_batch_size: 3, grid: None, half: false, segment: Segment::WHOLE };
         let values = cases::parameters(&dims.model, DType::F64)?;
         let whole = cases::run(&dims, &values, 0)?;
         let (loss, gradients) = run(&dims, &values, of)?;
@@ -95,7 +95,7 @@ fn segments_give_what_whole_sequences_give() -> Result<()> {
 
 #[test]
 fn a_segment_that_is_none_is_refused() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None, segment: Segment { place: 1, of: 2 } };
+    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None, half: false, segment: Segment { place: 1, of: 2 } };
     let values = cases::parameters(&dims.model, DType::F64)?;
     let parameters: Vec<Tensor> = dims.parameters_of(Part::Block(0)).iter().map(|p| values[&p.name].clone()).collect();
     let x = Tensor::zeros((1, 3, GPT.hidden), DType::F64, &candle_core::Device::Cpu)?;

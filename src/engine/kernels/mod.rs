@@ -1,21 +1,26 @@
 //! The kernel table: what each computation of a program does to values.
 
 pub mod cpu;
+mod initial;
+mod precision;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
-use super::state::Whole;
 use super::value::Value;
 use crate::base::model::{Model, Part, Segment};
-use crate::base::saved::block_saved;
+use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
+use crate::program::{Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
+use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
+pub use initial::initial;
+pub(super) use precision::dtype;
+use precision::{stored, widened};
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -23,65 +28,9 @@ use cpu::optimizer::{AdamState, AdamW};
 /// If operands do not fit the kernel.
 pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
     let operands = Operands::new(program, op, buffers);
-    match kernel {
-        Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
-        Kernel::Forward(part) => operands.forward(part),
-        Kernel::BackwardInput(part) => operands.backward_input(part),
-        Kernel::BackwardWeight(part) => operands.backward_weight(part),
-        Kernel::Recompute(part) => operands.recompute(part),
-        Kernel::RecomputeAttention(_) => operands.recompute_attention(),
-        Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
-        Kernel::Accumulate => operands.accumulate(),
-        Kernel::Average(_) | Kernel::AverageShard => operands.average(),
-        Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
-        Kernel::Stash(_) => Ok(op.reads.iter().map(|&parameter| operands.value(parameter).clone()).collect()),
-        Kernel::TakeShard => operands.take_shard(),
-        Kernel::Flatten => operands.flatten(),
-        Kernel::Unflatten => operands.unflatten(),
-    }
-}
-
-/// The values of all buffers before the first op: state as it was left, where the run goes on from one.
-///
-/// # Errors
-/// If a tensor cannot be made, or the state lacks one.
-pub fn initial(program: &Program, state: Option<&Whole>) -> Result<Vec<Value>> {
-    let mut payload = 0;
-    let mut values = Vec::with_capacity(program.buffers.len());
-    for buffer in &program.buffers {
-        // A rank's chunks follow each other, and are numbered through.
-        payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
-        let left = state.map_or(Ok(None), |state| state.value(program, buffer))?;
-        values.push(left.map_or_else(|| initial_value(program, buffer, payload), Ok)?);
-        if let Name::Chunk(_) = buffer.name {
-            payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
-        }
-    }
-    Ok(values)
-}
-
-/// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
-fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
-    match buffer.name {
-        // What is gathered is not there yet.
-        _ if !buffer.lives_from_start() => Ok(Value::Zeros),
-        Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
-        Name::Shard(unit, place) => {
-            let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
-            let whole =
-                unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
-            let size = unit.shard_elements(program);
-            Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
-        }
-        Name::Chunk(_) => payload(program, buffer, first).map(one),
-        _ => Ok(Value::Zeros),
-    }
-}
-
-fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
-    let setting = &program.setting;
-    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
-    start.to_dtype(dtype(setting.dtype)?)
+    let results = operands.compute(kernel)?;
+    let layouts = op.writes.iter().map(|&buffer| operands.layout(buffer));
+    results.into_iter().zip(layouts).map(|(value, layout)| stored(layout, value)).collect()
 }
 
 /// The tensors flat behind each other, with zeros at the end up to so many elements.
@@ -142,7 +91,8 @@ pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
         return Ok(sum.clone());
     }
     let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
-    let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
+    let sum = |(a, b): (&Tensor, &Tensor)| cpu::elementwise::add(&widened(a)?, &widened(b)?)?.to_dtype(a.dtype());
+    let sums = a.iter().zip(&b).map(sum).collect::<Result<Vec<_>>>()?;
     Ok(Value::Cpu(sums.into()))
 }
 
@@ -165,33 +115,32 @@ fn one(tensor: Tensor) -> Value {
     Value::Cpu(Arc::new([tensor]))
 }
 
-/// candle's name for a type that the CPU kernels know.
-pub(super) fn dtype(dtype: Dtype) -> Result<DType> {
-    match dtype {
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F64 => Ok(DType::F64),
-        Dtype::U32 => Ok(DType::U32),
-        Dtype::Bf16 | Dtype::F16 | Dtype::U8 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
-    }
+/// A state of the random numbers as a value: the seed, and the first sample of the micro-batch.
+fn random_value(state: RandomState) -> Result<Value> {
+    let word = |number: u64| match u32::try_from(number) {
+        Ok(number) => Tensor::new(&[number], &Device::Cpu),
+        Err(_) => bail!("{number} is too large for a state of the random numbers"),
+    };
+    Ok(Value::Cpu(Arc::new([word(state.seed)?, word(state.sample)?])))
 }
 
-/// A bare collective's payload: small integers, different in every element of every rank, whose sums over up to 4,096 ranks are exact.
-fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
-    let elements = |layout: &Layout| layout.parts.iter().map(TensorPart::elements).sum::<usize>();
-    let layout = &program.layouts[buffer.layout.index()];
-    #[expect(clippy::cast_precision_loss, reason = "integers below 2^12")]
-    let value = |element: usize| ((buffer.rank.index() * 7 + (first + element) * 13) % 4093) as f64;
-    let values: Vec<f64> = (0..elements(layout)).map(value).collect();
-    Tensor::new(values, &Device::Cpu)?.to_dtype(dtype(program.setting.dtype)?)
+/// The state that a value holds.
+fn random_state(words: &[Tensor]) -> Result<RandomState> {
+    let word = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<u32>();
+    let words = words.iter().map(word).collect::<Result<Vec<_>>>()?.concat();
+    let [seed, sample] = words[..] else { bail!("a state of the random numbers is a seed and a sample") };
+    Ok(RandomState { seed: u64::from(seed), sample: u64::from(sample) })
 }
 
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
-    /// Its reads but for what was computed again.
+    /// Its reads but for the two below, which stand behind all others.
     op: Op<'a>,
     /// What was not saved but computed again.
     recomputed: Option<BufferId>,
+    /// Where the random numbers stood in forward.
+    random_state: Option<BufferId>,
     buffers: &'a [Value],
 }
 
@@ -212,12 +161,35 @@ struct Others {
 
 impl<'a> Operands<'a> {
     fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
-        let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
-        match op.reads.split_last() {
-            Some((&last, reads)) if is_recomputed(&last) => {
-                Self { program, op: Op { reads, ..op }, recomputed: Some(last), buffers }
-            }
-            _ => Self { program, op, recomputed: None, buffers },
+        let mut operands = Self { program, op, recomputed: None, random_state: None, buffers };
+        if let Some((&last, reads)) = op.reads.split_last() {
+            let place = match program.buffers[last.index()].name {
+                Name::Recomputed(..) => &mut operands.recomputed,
+                Name::RandomState(..) => &mut operands.random_state,
+                _ => return operands,
+            };
+            *place = Some(last);
+            operands.op.reads = reads;
+        }
+        operands
+    }
+
+    fn compute(&self, kernel: Kernel) -> Result<Vec<Value>> {
+        match kernel {
+            Kernel::LoadTokens | Kernel::LoadTargets => self.load(kernel),
+            Kernel::Forward(part) => self.forward(part),
+            Kernel::BackwardInput(part) => self.backward_input(part),
+            Kernel::BackwardWeight(part) => self.backward_weight(part),
+            Kernel::Recompute(part) => self.recompute(part),
+            Kernel::RecomputeAttention(part) => self.recompute_attention(part),
+            Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
+            Kernel::Accumulate => self.accumulate(),
+            Kernel::Average(_) | Kernel::AverageShard => self.average(),
+            Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
+            Kernel::Stash(_) => Ok(self.op.reads.iter().map(|&parameter| self.value(parameter).clone()).collect()),
+            Kernel::TakeShard => self.take_shard(),
+            Kernel::Flatten => self.flatten(),
+            Kernel::Unflatten => self.unflatten(),
         }
     }
 
@@ -235,7 +207,7 @@ impl<'a> Operands<'a> {
     fn dims(&self) -> Result<Dims> {
         let (setting, model) = (self.setting(), self.model()?.clone());
         let Piece { segment, size, .. } = self.piece();
-        Ok(Dims { model, micro_batch_size: size, grid: setting.grid, segment })
+        Ok(Dims { model, micro_batch_size: size, grid: setting.grid, segment, half: setting.dtype == Dtype::Bf16 })
     }
 
     /// The data that the op is about: named by what flows.
@@ -261,10 +233,15 @@ impl<'a> Operands<'a> {
         &self.buffers[buffer.index()]
     }
 
+    /// All tensors of `buffer`, as kernels compute with them.
+    fn tensors(&self, buffer: BufferId) -> Result<Vec<Tensor>> {
+        tensors(self.layout(buffer), self.value(buffer))?.iter().map(widened).collect()
+    }
+
     /// All tensors of the `place`-th read.
     fn bundle(&self, place: usize) -> Result<Vec<Tensor>> {
         match self.op.reads.get(place) {
-            Some(&buffer) => tensors(self.layout(buffer), self.value(buffer)),
+            Some(&buffer) => self.tensors(buffer),
             None => bail!("read {place} is missing"),
         }
     }
@@ -288,33 +265,83 @@ impl<'a> Operands<'a> {
         let dims = self.dims()?;
         let sample = self.setting().first_sample(piece / self.setting().segments.max(1));
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        let whole = if kernel == Kernel::LoadTokens { tokens } else { targets };
+        let micro_batch = piece / self.setting().segments.max(1);
+        let targets = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
         let (first, tokens) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
-        Ok(vec![one(if dims.segment.of == 1 { whole } else { whole.narrow(1, first, tokens)?.contiguous()? })])
+        Ok(vec![one(if dims.segment.of == 1 { targets } else { targets.narrow(1, first, tokens)?.contiguous()? })])
+    }
+
+    /// Targets of a micro-batch; those of padding do not count.
+    fn counted(&self, targets: &Tensor, micro_batch: u32) -> Result<Tensor> {
+        let Some(padded) = self.setting().padded.filter(|padded| padded.meets(micro_batch)) else { return Ok(targets.clone()) };
+        let mut rows = targets.to_vec2::<u32>()?;
+        rows.iter_mut().for_each(|row| row[padded.tokens..].fill(cpu::head::IGNORED));
+        Tensor::new(rows, &Device::Cpu)
+    }
+
+    /// The loss of a micro-batch and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
+    fn weighed(&self, (loss, mut saved): (Tensor, Vec<Tensor>)) -> Result<(Tensor, Vec<Tensor>)> {
+        if let (false, Some(gradient)) = (self.setting().micro_batch_sizes.is_empty(), saved.last_mut()) {
+            // The gradient of the logits is where all others come from.
+            *gradient = cpu::elementwise::scale(gradient, self.piece().weight)?;
+        }
+        let micro_batch = self.op.reads.iter().find_map(|buffer| match self.program.buffers[buffer.index()].name {
+            Name::Targets(micro_batch) => Some(micro_batch),
+            _ => None,
+        });
+        let (Some(padded), Some(micro_batch)) = (self.setting().padded, micro_batch) else { return Ok((loss, saved)) };
+        let weight = padded.weight(micro_batch, self.model()?.sequence);
+        if let Some(gradient) = saved.last_mut() {
+            *gradient = cpu::elementwise::scale(gradient, weight)?;
+        }
+        Ok((cpu::elementwise::scale(&loss, weight)?, saved))
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let (output, mut saved) = match part {
-            Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
+        let (output, saved) = match part {
+            Part::Embedding => cpu::embedding::forward(&dims, self.draw(part)?.random, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Block(_) => {
                 let (parameters, others) = self.parameters(&dims, part, 1)?;
-                cpu::block::forward_behind(&dims, &self.tensor(0)?, &parameters, &others.earlier)?
+                cpu::block::forward_behind(&dims, self.draw(part)?, &self.tensor(0)?, &parameters, &others.earlier)?
             }
-            Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
+            Part::Head => self.weighed(cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?)?,
         };
-        let is_weighted = !self.setting().micro_batch_sizes.is_empty();
-        if let (Part::Head, Some(gradient), true) = (part, saved.last_mut(), is_weighted) {
-            // The gradient of the logits is where all others come from.
-            *gradient = cpu::elementwise::scale(gradient, self.piece().weight)?;
+        let mut values = vec![one(output)];
+        for &buffer in self.op.writes.iter().skip(1) {
+            values.push(match self.program.buffers[buffer.index()].name {
+                Name::RandomState(..) => random_value(self.draw(part)?.random)?,
+                _ => self.kept(part, saved.clone(), buffer)?,
+            });
         }
-        let saved = self.kept(part, saved, 1)?;
-        Ok(vec![one(output), saved])
+        Ok(values)
     }
 
-    /// What a part saves, as far as the buffer that the op writes at `place` has room for it.
-    fn kept(&self, part: Part, saved: Vec<Tensor>, place: usize) -> Result<Value> {
-        let (Part::Block(_), Some(&buffer)) = (part, self.op.writes.get(place)) else { return Ok(Value::Cpu(saved.into())) };
+    /// Which random numbers the op draws: those of its micro-batch; as forward left word of them, where it computes something again.
+    fn draw(&self, part: Part) -> Result<Draw> {
+        let (setting, b) = (self.setting(), self.setting().micro_batch_size as u64);
+        let micro_batch = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
+            Name::Tokens(m) | Name::Activation(_, m) | Name::Saved(_, m) => Some(u64::from(m)),
+            _ => None,
+        };
+        let micro_batch = self.op.reads.iter().find_map(micro_batch).unwrap_or(0);
+        let is_again = matches!(self.kernel(), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
+        let random = match self.random_state {
+            Some(buffer) => random_state(&tensors(self.layout(buffer), self.value(buffer))?)?,
+            // Nobody kept word: they stand where forward left them, behind the micro-batch.
+            None => RandomState { seed: setting.seed, sample: (micro_batch + u64::from(is_again)) * b },
+        };
+        Ok(Draw { part, random })
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        let OpKind::Run(kernel) = self.op.kind else { return None };
+        Some(self.program.kernels[kernel.index()].kernel)
+    }
+
+    /// What a part saves, as far as `buffer` has room for it.
+    fn kept(&self, part: Part, saved: Vec<Tensor>, buffer: BufferId) -> Result<Value> {
+        let Part::Block(_) = part else { return Ok(Value::Cpu(saved.into())) };
         let parts = &self.layout(buffer).parts;
         let dims = self.dims()?;
         let named = block_saved(&dims.model, dims.micro_batch_size).into_iter().zip(saved);
@@ -330,7 +357,7 @@ impl<'a> Operands<'a> {
             let names = self.layout(buffer).parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
             names.into_iter().zip(tensors)
         };
-        let again_tensors = tensors(self.layout(again), self.value(again))?;
+        let again_tensors = self.tensors(again)?;
         let all: BTreeMap<String, Tensor> = named(self.op.reads[place], saved).chain(named(again, again_tensors)).collect();
         let dims = self.dims()?;
         let wanted = block_saved(&dims.model, dims.micro_batch_size);
@@ -339,14 +366,19 @@ impl<'a> Operands<'a> {
 
     fn recompute(&self, part: Part) -> Result<Vec<Value>> {
         let (_, saved) = match part {
-            Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => cpu::block::forward(&self.dims()?, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Embedding | Part::Head => bail!("{part} is not computed again"),
         };
-        Ok(vec![self.kept(part, saved, 0)?])
+        self.op.writes.iter().map(|&buffer| self.kept(part, saved.clone(), buffer)).collect()
     }
 
-    fn recompute_attention(&self) -> Result<Vec<Value>> {
-        cpu::block::probabilities(&self.dims()?, &self.queries_keys_values(0)?).map(|probabilities| vec![one(probabilities)])
+    fn recompute_attention(&self, part: Part) -> Result<Vec<Value>> {
+        let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
+        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
+            bail!("q, k and v were not saved")
+        };
+        let core = cpu::block::core(&self.dims()?, self.draw(part)?, &self.bundle(0)?[qkv])?;
+        Ok(vec![Value::Cpu(core.into())])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
@@ -391,12 +423,17 @@ impl<'a> Operands<'a> {
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let earlier = &self.op.reads[2.min(self.op.reads.len())..];
-        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
-        let earlier = if fresh { None } else { Some(self.rest(2)?) };
+        // The gradients that it adds to stand behind all else.
+        let first = self.op.reads.len().saturating_sub(self.op.writes.len());
+        let fresh = self.op.reads[first..].iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
+        let earlier = if fresh { None } else { Some(self.rest(first)?) };
         let earlier = earlier.as_deref();
         let gradients = match part {
-            Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
+            Part::Embedding => {
+                let is_dropped = !embedding_saved(&dims.model, dims.micro_batch_size).is_empty();
+                let saved = if is_dropped { self.bundle(2)? } else { Vec::new() };
+                cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, &saved, earlier)?
+            }
             Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
         };
@@ -409,15 +446,31 @@ impl<'a> Operands<'a> {
         gradients.map(|gradient| cpu::elementwise::scale(&gradient, factor).map(one)).collect()
     }
 
-    /// Reads gradients, parameters and moments, parameter by parameter in each; writes the latter two.
+    /// Reads gradients, parameters, moments and copies in full precision, parameter by parameter in each; writes all but the gradients.
+    /// Where there is a copy, it is updated, and the parameter follows it.
     fn optimizer(&self) -> Result<Vec<Value>> {
         let optimizer = self.setting().optimizer;
-        let tensors = self.rest(0)?;
-        let kinds = 2 + optimizer.kind.moments();
-        let n = tensors.len() / kinds;
-        let operand = |kind: usize, i: usize| tensors[kind * n + i].clone();
+        let (reads, writes, moments) = (self.op.reads.len(), self.op.writes.len(), optimizer.kind.moments());
+        let n = reads.saturating_sub(writes);
+        if n == 0 || !writes.is_multiple_of(n) || writes / n < 1 + moments {
+            bail!("an optimizer of {moments} moments reads {reads} buffers and writes {writes}");
+        }
+        let has_master = writes / n > 1 + moments;
+        let weights = if has_master { (2 + moments) * n } else { n };
+        let updated: Vec<AdamState> = (0..n).map(|i| self.updated(self.tensor(weights + i)?, i, n)).collect::<Result<_>>()?;
+        let all = |of: fn(&AdamState) -> &Tensor| updated.iter().map(move |state| one(of(state).clone()));
+        let parameters = all(|state| &state.parameter);
+        let moments = [all(|state| &state.m), all(|state| &state.v)].into_iter().take(moments).flatten();
+        let masters = all(|state| &state.parameter).filter(|_| has_master);
+        Ok(parameters.chain(moments).chain(masters).collect())
+    }
+
+    /// The weight of parameter `i` of `n` behind the step, and its moments.
+    fn updated(&self, weight: Tensor, i: usize, n: usize) -> Result<AdamState> {
+        let (optimizer, gradient) = (self.setting().optimizer, self.tensor(i)?);
         if optimizer.kind == OptimizerKind::Sgd {
-            return (0..n).map(|i| cpu::optimizer::sgd(optimizer.lr, &operand(1, i), &operand(0, i)).map(one)).collect();
+            let parameter = cpu::optimizer::sgd(optimizer.lr, &weight, &gradient)?;
+            return Ok(AdamState { m: parameter.clone(), v: parameter.clone(), parameter });
         }
         let settings = AdamW {
             lr: optimizer.lr,
@@ -427,14 +480,8 @@ impl<'a> Operands<'a> {
             weight_decay: optimizer.weight_decay,
         };
         let step = self.setting().first_step + self.op.origin.update() + 1;
-        let update = |i| {
-            let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
-            cpu::optimizer::adamw(settings, step, &state, &operand(0, i))
-        };
-        let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
-        let parameters = updated.iter().map(|state| one(state.parameter.clone()));
-        let moments = updated.iter().map(|state| one(state.m.clone())).chain(updated.iter().map(|state| one(state.v.clone())));
-        Ok(parameters.chain(moments).collect())
+        let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
+        cpu::optimizer::adamw(settings, step, &state, &gradient)
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {
@@ -450,7 +497,9 @@ impl<'a> Operands<'a> {
     fn take_shard(&self) -> Result<Vec<Value>> {
         let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
         let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
+            bail!("{name} is no shard")
+        };
         let start = place as usize * self.layout(result).parts[0].elements();
         let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
         unpack(self.program, &whole, start, self.op.writes)
