@@ -1,5 +1,6 @@
 //! The words: units, ids, the model's shape, the mesh of ranks, hardware tables.
 
+pub mod context;
 pub mod hardware;
 pub mod ids;
 pub mod mesh;
@@ -15,7 +16,7 @@ pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, ChunkCosts, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Updates,
-    Values, Wrap,
+    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind,
+    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

@@ -26,8 +26,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Some(form @ ("plan" | "sheet")) => match &scenario.task {
             Task::Train(training) if form == "plan" => plan(training),
             Task::Train(training) => sheet(training)?,
-            Task::Collective(_) => {
-                return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned()));
+            Task::Collective(_) | Task::Layer(_) => {
+                return Err(Failure::Input("a bare piece has no plan; its passes are the same".to_owned()));
             }
         },
         Some(pass) => match compile::compile_until(&scenario, pass) {

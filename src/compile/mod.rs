@@ -9,6 +9,7 @@ mod expand;
 mod flops;
 mod free;
 mod homes;
+mod layer;
 mod lower;
 mod messages;
 mod optimizer;
@@ -36,7 +37,7 @@ use data_parallel::{Held, Sharing};
 /// What compiling gives.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The pipeline's plan; `None` for a bare collective.
+    /// The pipeline's plan; `None` for a bare piece.
     pub plan: Option<Plan>,
     /// The program.
     pub program: Program,
@@ -111,10 +112,11 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     let program = match &scenario.task {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
+        Task::Layer(layer) => Program::new(layer.attention.slices, layer::setting(scenario, layer)),
     };
     let plan = match &scenario.task {
         Task::Train(training) => Some(plan(training)),
-        Task::Collective(_) => None,
+        Task::Collective(_) | Task::Layer(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
     let mut build = Build { scenario, plan, program, joined, trouble: trouble::rules(scenario), sharing: None, held: Vec::new() };
@@ -132,6 +134,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let data_ranks = u32::try_from(training.data_ranks()).expect("a checked number of ranks");
     Setting {
         model: Some(training.model.clone()),
+        attention: None,
         micro_batch_size: training.batch.micro_batch_size,
         micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
         // An update of its own needs no weight beside others.
@@ -157,7 +160,7 @@ impl<'scenario> Build<'scenario> {
     fn training(&self) -> Option<&'scenario Training> {
         match &self.scenario.task {
             Task::Train(training) => Some(training),
-            Task::Collective(_) => None,
+            Task::Collective(_) | Task::Layer(_) => None,
         }
     }
 

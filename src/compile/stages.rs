@@ -194,7 +194,14 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
 fn cost_of(training: &Training, Piece { size, segment }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
     let model = &training.model;
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, segment, kernel), bytes: 2 * activation }
+    KernelCost {
+        kernel,
+        shares,
+        taken: 1,
+        overlapped: false,
+        flops: flops::flops(model, size, segment, kernel),
+        bytes: 2 * activation,
+    }
 }
 
 fn place(model: &Model, part: Part) -> u32 {

@@ -37,14 +37,15 @@ impl Run {
             Costs::Table(table) => (table.name.clone(), table.device.peak_flops_per_second),
         };
         let algorithm = match &self.scenario.task {
-            Task::Train(training) => training.data_parallel.all_reduce,
-            Task::Collective(collective) => collective.algorithm,
+            Task::Train(training) => Some(training.data_parallel.all_reduce),
+            Task::Collective(collective) => Some(collective.algorithm),
+            Task::Layer(_) => None,
         };
         Given {
             title: self.scenario.title.clone(),
             costs,
             recognised: self.recognised(),
-            algorithm: Some(algorithm),
+            algorithm,
             peak_flops,
             tokens: self.tokens(),
             loss: self.losses.clone(),
@@ -63,7 +64,7 @@ impl Run {
     fn silent_swaps(&self) -> Vec<SilentSwap> {
         let is_possible = match &self.scenario.task {
             Task::Train(training) => matches!(&training.pipeline.order, Order::Sheet(sheet) if sheet.has_messages()),
-            Task::Collective(_) => false,
+            Task::Collective(_) | Task::Layer(_) => false,
         };
         if !is_possible && self.scenario.trouble.is_empty() {
             return Vec::new();
@@ -115,6 +116,7 @@ impl Run {
             tensor: difference.tensor.clone(),
             rank: difference.rank.0,
         });
-        ReportVerdict { kind, max_abs_diff, first_difference }
+        let looks = self.looks.as_ref().map(ToString::to_string);
+        ReportVerdict { kind, max_abs_diff, first_difference, looks }
     }
 }

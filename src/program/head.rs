@@ -133,12 +133,16 @@ impl Kernel {
             Self::TakeShard => ("take-shard", None),
             Self::Flatten => ("flatten", None),
             Self::Unflatten => ("unflatten", None),
+            Self::Attend => ("attend", None),
+            Self::FinishAttention => ("finish-attention", None),
+            Self::AttendBackward => ("attend-backward", None),
+            Self::Release => ("release", None),
         }
     }
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 17] {
+    pub fn all(part: Part) -> [Self; 21] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -157,6 +161,10 @@ impl Kernel {
             Self::TakeShard,
             Self::Flatten,
             Self::Unflatten,
+            Self::Attend,
+            Self::FinishAttention,
+            Self::AttendBackward,
+            Self::Release,
         ]
     }
 

@@ -6,6 +6,7 @@ pub mod edit;
 pub mod head;
 pub mod links;
 pub mod memory;
+pub mod name;
 pub mod op;
 pub mod partners;
 pub mod plan;
@@ -22,7 +23,8 @@ pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
 pub use collective::{Collective, CollectiveKind, Fold, Group, Unit};
-pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
+pub use name::Name;
+pub use op::{Buffer, Kernel, KernelCost, Op, OpKind, Origin, PassName, Role};
 pub use tables::{Channel, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;
 pub use wait::Wait;

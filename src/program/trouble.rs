@@ -1,6 +1,6 @@
 //! Trouble: the faults that a scenario asks for, as data. One row of the table for each kind; the first rule that fits an op applies.
 
-use crate::base::Rank;
+use crate::base::{AttentionBug, Rank};
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +44,28 @@ pub enum TroubleKind {
     UnequalTokens,
     /// The model is saved as rank 0 has it.
     SaveAlone,
+    /// Attention: the output so far is not rescaled when a block joins it.
+    NoRescale,
+    /// Attention: blocks' outputs are averaged, whatever their weights.
+    AverageMerge,
+    /// Attention: the log-sum-exp of two blocks is the larger one.
+    MaxLse,
+    /// Attention: a block's output is rounded to bf16 before it joins the others.
+    Bf16Blocks,
+    /// Attention: the causal mask compares places inside the slices.
+    LocalMask,
+    /// Attention: forward, blocks come from the wrong neighbour of the ring.
+    WrongNeighbour,
+    /// Attention: backward leaves out D = rowsum(dO O).
+    NoDelta,
+    /// Attention: backward takes each block's log-sum-exp, not the final one.
+    BlockLse,
+    /// Attention: the gradients of keys and values stop one hop before home.
+    ShortHop,
+    /// Attention: strict and inclusive masks of stripes have changed places.
+    SwappedStripes,
+    /// Attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows.
+    NaiveLse,
     /// Messages hold their rank until the peer stands at the other end.
     BlockingSends,
     /// Whole gradients are summed behind the first micro-batch of a step.
@@ -104,7 +126,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 18] = [
+pub static FAULTS: [Fault; 29] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -225,6 +247,72 @@ pub static FAULTS: [Fault; 18] = [
         needs: &[],
         wants: "zero-3 or fsdp on several ranks",
     },
+    attention(
+        TroubleKind::NoRescale,
+        "no-rescale",
+        "attention: the output so far is not rescaled when a block joins it",
+        "o, dq and dk are wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::AverageMerge,
+        "average-merge",
+        "attention: blocks' outputs are averaged, whatever their weights",
+        "o, dq and dk are wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::MaxLse,
+        "max-lse",
+        "attention: the log-sum-exp of two blocks is the larger one",
+        "everything is wrong, and no lse is too large",
+    ),
+    attention(
+        TroubleKind::Bf16Blocks,
+        "bf16-blocks",
+        "attention: a block's output is rounded to bf16 before it joins the others",
+        "o, dq and dk are a little wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::LocalMask,
+        "local-mask",
+        "attention: the causal mask compares places inside the slices",
+        "everything is wrong, and all ranks compute equally many pairs",
+    ),
+    attention(
+        TroubleKind::WrongNeighbour,
+        "wrong-neighbour",
+        "attention: forward, blocks come from the wrong neighbour of the ring",
+        "everything is wrong, with masks that are right",
+    ),
+    attention(
+        TroubleKind::NoDelta,
+        "no-delta",
+        "attention: backward leaves out D = rowsum(dO O)",
+        "dq and dk are wrong; the forward pass and dv are right",
+    ),
+    attention(
+        TroubleKind::BlockLse,
+        "block-lse",
+        "attention: backward takes each block's log-sum-exp, not the final one",
+        "dq, dk and dv are wrong; the forward pass is right",
+    ),
+    attention(
+        TroubleKind::ShortHop,
+        "short-hop",
+        "attention: the gradients of keys and values stop one hop before home",
+        "dk and dv are another rank's; all else is right",
+    ),
+    attention(
+        TroubleKind::SwappedStripes,
+        "swapped-stripes",
+        "attention: strict and inclusive masks of stripes have changed places",
+        "everything is wrong, and ranks compute other pairs",
+    ),
+    attention(
+        TroubleKind::NaiveLse,
+        "naive-lse",
+        "attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows",
+        "large scores become no numbers; small ones are right",
+    ),
     Fault {
         kind: TroubleKind::BlockingSends,
         name: "blocking-sends",
@@ -287,7 +375,27 @@ pub static FAULTS: [Fault; 18] = [
     },
 ];
 
+/// The row of a bug of attention: it is in the code that all ranks run, and in every op.
+const fn attention(kind: TroubleKind, name: &'static str, meaning: &'static str, seen: &'static str) -> Fault {
+    Fault {
+        kind,
+        name,
+        meaning,
+        seen,
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "a bare [layer] of attention over several ranks",
+    }
+}
+
 impl TroubleKind {
+    /// The bug of attention that it is, if it is one: they have the same names.
+    #[must_use]
+    pub fn attention_bug(self) -> Option<AttentionBug> {
+        AttentionBug::find(self.name())
+    }
+
     /// Its row.
     #[must_use]
     pub fn fault(self) -> &'static Fault {

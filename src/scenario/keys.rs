@@ -1,7 +1,9 @@
 //! The one table of a scenario's keys. Reading, checking, `show scenario` and `new` all follow it.
 
 use crate::base::precision::CONVENTIONS;
-use crate::base::settings::{Activation, Bias, Norm, Positions, Recompute, SavedTensors, Strategy, Wrap};
+use crate::base::settings::{
+    Activation, Bias, ContextMethod, LayerKind, Norm, Placement, Positions, Recompute, SavedTensors, Strategy, Wrap,
+};
 use crate::base::tables::TABLES;
 use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
 use crate::program::trouble::FAULTS;
@@ -65,6 +67,8 @@ pub enum Section {
     Batch,
     /// `[parallel]`
     Parallel,
+    /// `[context_parallel]`
+    ContextParallel,
     /// `[data_parallel]`
     DataParallel,
     /// `[fsdp]`
@@ -89,14 +93,17 @@ pub enum Section {
     Trouble,
     /// `[collective]`
     Collective,
+    /// `[layer]`
+    Layer,
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 16] = [
+pub static SECTIONS: [(Section, &str, &str); 18] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
+    (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),
@@ -109,6 +116,7 @@ pub static SECTIONS: [(Section, &str, &str); 16] = [
     (Section::Between, "hardware.between", "with a hardware table: replaces numbers of the link between nodes"),
     (Section::Trouble, "trouble", "a fault; repeat the section for more, the first that fits an op applies"),
     (Section::Collective, "collective", "a bare collective in place of a training step"),
+    (Section::Layer, "layer", "a bare layer in place of a training step; [model] has its sizes"),
 ];
 
 macro_rules! keys {
@@ -173,8 +181,14 @@ keys! {
     parallel Parallel {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
+    }
+    context_parallel ContextParallel {
+        METHOD "method" Choice(|| ContextMethod::NAMES.to_vec()), Is("ring"), "", "how queries meet the keys of other ranks";
+        PLACEMENT "placement" Choice(|| Placement::NAMES.to_vec()), Is("zigzag"), "",
+            "which tokens a rank holds: under a causal mask they differ in work";
     }
     data_parallel DataParallel {
         STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";
@@ -285,6 +299,12 @@ keys! {
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
         CHUNKS "chunks" Integer(1, 65_536), Like("8", "as many as the algorithm cuts, else 1"), "", "pieces that the payload is cut into";
     }
+    layer Layer {
+        KIND "kind" Choice(|| LayerKind::NAMES.to_vec()), Is("attention"), "", "which layer";
+        CAUSAL "causal" Bool, Is("true"), "", "a token sees none behind it";
+        SHARPNESS "sharpness" Number(0.0, 1_000.0), Is("1"), "",
+            "queries and keys are so many times as large: scores grow with its square";
+    }
 }
 
 impl Section {
@@ -325,8 +345,8 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        use Section::{Batch, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute};
-        matches!(self, Model | Batch | Parallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
+        use Section::{Batch, ContextParallel, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute};
+        matches!(self, Model | Batch | Parallel | ContextParallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
     }
 }
 

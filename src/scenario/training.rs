@@ -78,6 +78,10 @@ fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {
     let data = written.size(&parallel::DATA);
     let stages = written.size(&parallel::PIPELINE);
+    if written.size(&parallel::CONTEXT).is_some_and(|context| context > 1) {
+        let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
+        written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
+    }
     let (data, stages) = (data?, stages?);
     let ranks = data * stages;
     if ranks > MOST_RANKS {

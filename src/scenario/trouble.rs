@@ -9,7 +9,7 @@ use super::{OffByOne, Order, Scenario, Task};
 use crate::base::mesh::Axis;
 use crate::schedule::Placement;
 
-use crate::base::Rank;
+use crate::base::{AttentionBug, Rank};
 use crate::program::tables::Padded;
 use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
 
@@ -90,6 +90,11 @@ fn fault(written: &mut Written, index: usize) -> Option<&'static Fault> {
         return None;
     }
     Fault::find(&written.value(key, index).and_then(Value::text)?)
+}
+
+/// The bugs of attention that a scenario asks for, each with its place among the rules.
+pub(super) fn attention_bugs(trouble: &[Trouble]) -> impl Iterator<Item = (usize, AttentionBug)> {
+    trouble.iter().enumerate().filter_map(|(index, rule)| rule.kind.attention_bug().map(|bug| (index, bug)))
 }
 
 fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {

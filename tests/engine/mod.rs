@@ -12,6 +12,7 @@ mod pipeline_faults;
 mod repairs;
 mod folding;
 mod half;
+mod layers;
 mod recompute;
 mod schedules;
 mod search;

@@ -78,7 +78,7 @@ fn expected(
             |(name, versions): (&String, &Vec<Tensor>)| (name.clone(), versions[version(stage_of[name], i) as usize].clone());
         let values: BTreeMap<String, Tensor> = versions.iter().map(at).collect();
         let (tokens, targets) = batch(u64::from(i) * dims.micro_batch_size as u64, &dims, run.scenario.seed)?;
-        for (name, gradient) in oracle::run(model, &values, &tokens, &targets)?.gradients {
+        for (name, gradient) in oracle::run(model, &values, &BTreeMap::new(), &tokens, &targets)?.gradients {
             let sum = match sums.remove(&name) {
                 Some(earlier) => (earlier + gradient)?,
                 None => gradient,

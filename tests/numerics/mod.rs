@@ -15,6 +15,7 @@ mod delayed;
 mod dropout;
 mod elementary;
 mod exact;
+mod flash;
 mod half;
 mod misuse;
 pub mod oracle;

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
 use ranklab::base::model::{Model, Part, Segment};
+use ranklab::engine::kernels::cpu::dropout::{Draw, RandomState};
 use ranklab::engine::kernels::cpu::{Dims, block, data, embedding, head};
 
 use super::cases::{self, GPT, LLAMA};
+
+/// Nothing is dropped.
+const RANDOM: RandomState = RandomState { seed: 0, sample: 0 };
 
 /// Loss and gradients, segment by segment: forward in order, backward in reverse order.
 fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64, BTreeMap<String, Tensor>)> {
@@ -21,10 +25,10 @@ fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64
         let dims = at(dims, place, of);
         let (before, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
         let cut = |tensor: &Tensor| tensor.narrow(1, before, own)?.contiguous();
-        let mut x = embedding::forward(&dims, &cut(&tokens)?, &parameters(Part::Embedding))?;
+        let (mut x, _) = embedding::forward(&dims, RANDOM, &cut(&tokens)?, &parameters(Part::Embedding))?;
         for (block, saved) in blocks.iter().zip(&mut saved) {
             let earlier: Vec<Tensor> = saved.iter().map(|of_segment| of_segment[2].clone()).collect();
-            let (y, kept) = block::forward_behind(&dims, &x, &parameters(*block), &earlier)?;
+            let (y, kept) = block::forward_behind(&dims, Draw { part: *block, random: RANDOM }, &x, &parameters(*block), &earlier)?;
             saved.push(kept);
             x = y;
         }
@@ -60,7 +64,7 @@ fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64
         }
         let (before, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
         let tokens = tokens.narrow(1, before, own)?.contiguous()?;
-        add(Part::Embedding, embedding::backward_weight(&dims, &tokens, &d_x, None)?)?;
+        add(Part::Embedding, embedding::backward_weight(&dims, &tokens, &d_x, &[], None)?)?;
     }
     Ok((loss, sums))
 }
@@ -99,8 +103,8 @@ fn a_segment_that_is_none_is_refused() -> Result<()> {
     let values = cases::parameters(&dims.model, DType::F64)?;
     let parameters: Vec<Tensor> = dims.parameters_of(Part::Block(0)).iter().map(|p| values[&p.name].clone()).collect();
     let x = Tensor::zeros((1, 3, GPT.hidden), DType::F64, &candle_core::Device::Cpu)?;
-    assert!(block::forward(&dims, &x, &parameters).is_err(), "7 tokens have no halves");
+    assert!(block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(), "7 tokens have no halves");
     let dims = Dims { model: Model { sequence: 6, ..GPT }, ..dims };
-    assert!(block::forward(&dims, &x, &parameters).is_err(), "the segment before is missing");
+    assert!(block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(), "the segment before is missing");
     Ok(())
 }
