@@ -239,11 +239,11 @@ fn faults_that_meet_nothing_say_what_they_need() {
     check("zero-2", 3, "kind = \"save-without-gather\"", "zero-3 or fsdp");
 }
 
-/// The table, the scenarios' keys and this file speak of the same faults.
+/// The table, the scenarios' keys and this file speak of the same faults; the bugs of attention are `engine::layers`' matter.
 #[test]
 fn every_fault_is_told_apart() {
     let source = concat!(include_str!("faults.rs"), include_str!("pipeline_faults.rs"));
-    for fault in &FAULTS {
+    for fault in FAULTS.iter().filter(|fault| fault.kind.attention_bug().is_none()) {
         let is_general = fault.name == "swap-ops";
         assert!(
             is_general || source.contains(&format!("\\\"{}\\\"", fault.name)) || source.contains(&format!("\"{}\"", fault.name)),

@@ -34,7 +34,8 @@ fn a_new_scenario_means_the_defaults() {
 #[test]
 fn every_example_of_a_new_scenario_may_be_tried() {
     let text = new_scenario();
-    let (training, collective) = text.split_once("# [collective]").expect("the last section");
+    let (training, pieces) = text.split_once("# [collective]").expect("the sections of bare pieces");
+    let (collective, layer) = pieces.split_once("# [layer]").expect("the last section");
     let uncommented = |text: &str| {
         let line = |line: &str| match line.strip_prefix("# ") {
             Some(example) if example.starts_with('[') || example.split(' ').nth(1) == Some("=") => format!("{example}\n"),
@@ -51,6 +52,7 @@ fn every_example_of_a_new_scenario_may_be_tried() {
     assert_eq!(*task, defaults, "the examples are the tiny preset's values");
     assert_eq!(all.trouble.len(), 1);
     parse(&uncommented(&format!("# [collective]{collective}")), &[]);
+    parse(&uncommented(&format!("# [layer]{layer}")), &[]);
 }
 
 #[test]
