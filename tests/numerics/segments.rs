@@ -28,7 +28,8 @@ fn run(dims: &Dims, values: &BTreeMap<String, Tensor>, of: usize) -> Result<(f64
         let (mut x, _) = embedding::forward(&dims, RANDOM, &cut(&tokens)?, &parameters(Part::Embedding))?;
         for (block, saved) in blocks.iter().zip(&mut saved) {
             let earlier: Vec<Tensor> = saved.iter().map(|of_segment| of_segment[2].clone()).collect();
-            let (y, kept) = block::forward_behind(&dims, Draw { part: *block, random: RANDOM }, &x, &parameters(*block), &earlier)?;
+            let (y, kept) =
+                block::forward_behind(&dims, Draw { part: *block, random: RANDOM }, &x, &parameters(*block), &earlier)?;
             saved.push(kept);
             x = y;
         }
@@ -103,8 +104,14 @@ fn a_segment_that_is_none_is_refused() -> Result<()> {
     let values = cases::parameters(&dims.model, DType::F64)?;
     let parameters: Vec<Tensor> = dims.parameters_of(Part::Block(0)).iter().map(|p| values[&p.name].clone()).collect();
     let x = Tensor::zeros((1, 3, GPT.hidden), DType::F64, &candle_core::Device::Cpu)?;
-    assert!(block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(), "7 tokens have no halves");
+    assert!(
+        block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(),
+        "7 tokens have no halves"
+    );
     let dims = Dims { model: Model { sequence: 6, ..GPT }, ..dims };
-    assert!(block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(), "the segment before is missing");
+    assert!(
+        block::forward(&dims, Draw { part: Part::Block(0), random: RANDOM }, &x, &parameters).is_err(),
+        "the segment before is missing"
+    );
     Ok(())
 }

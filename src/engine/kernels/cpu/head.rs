@@ -104,7 +104,7 @@ pub const IGNORED: u32 = u32::MAX;
 
 /// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
 fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check::shape("tokens", targets, &[dims.micro_batch_size, dims.model.sequence])?;
+    check::shape("tokens", targets, &[dims.micro_batch_size, dims.tokens()])?;
     let ids = Slice::<u32>::of(targets)?;
     match ids.iter().find(|&&id| id != IGNORED && id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),
