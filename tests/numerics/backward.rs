@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
-use ranklab::base::model::{Model, Positions, Segment};
+use ranklab::base::model::{Model, Positions};
 use ranklab::base::saved::{self, SavedTensor};
 use ranklab::engine::kernels::cpu::dropout::{Draw, RandomState};
 use ranklab::engine::kernels::cpu::{Dims, block, data, embedding, head};

@@ -1,7 +1,7 @@
 //! Sums of gradients: over micro-batches, in exact mode in any order, and the same bits in every run.
 
 use candle_core::{DType, Result, Tensor};
-use ranklab::base::model::{Model, Segment};
+use ranklab::base::model::Model;
 use ranklab::engine::kernels::cpu::{Dims, elementwise};
 
 use super::cases::{self, GPT, LLAMA, distance, elements, parameters, run_parts};

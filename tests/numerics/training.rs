@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
-use ranklab::base::model::{Model, Segment};
+use ranklab::base::model::Model;
 use ranklab::engine::kernels::cpu::data::{CORPUS, batch};
 use ranklab::engine::kernels::cpu::optimizer::{AdamState, AdamW, adamw};
 use ranklab::engine::kernels::cpu::{Dims, init};

@@ -4,6 +4,7 @@ mod attention;
 pub mod cpu;
 mod initial;
 mod precision;
+mod shards;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -487,32 +488,5 @@ impl<'a> Operands<'a> {
         let step = self.setting().first_step + self.op.origin.update() + 1;
         let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
         cpu::optimizer::adamw(settings, step, &state, &gradient)
-    }
-
-    fn flatten(&self) -> Result<Vec<Value>> {
-        let elements = self.op.writes.iter().map(|&buffer| self.layout(buffer).parts[0].elements()).sum();
-        unpack(self.program, &pack(&self.rest(0)?, elements)?, 0, self.op.writes)
-    }
-
-    fn unflatten(&self) -> Result<Vec<Value>> {
-        unpack(self.program, &pack(&self.rest(0)?, 0)?, 0, self.op.writes)
-    }
-
-    /// Writes the shard that the result's name tells.
-    fn take_shard(&self) -> Result<Vec<Value>> {
-        let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
-        let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
-            bail!("{name} is no shard")
-        };
-        let start = place as usize * self.layout(result).parts[0].elements();
-        let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
-        unpack(self.program, &whole, start, self.op.writes)
-    }
-
-    /// Adds the second half of what it reads to the first.
-    fn accumulate(&self) -> Result<Vec<Value>> {
-        let (kept, fresh) = self.op.reads.split_at(self.op.reads.len() / 2);
-        kept.iter().zip(fresh).map(|(&kept, &fresh)| add(self.layout(kept), self.value(kept), self.value(fresh))).collect()
     }
 }
