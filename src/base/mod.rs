@@ -17,6 +17,6 @@ pub mod words;
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
     AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind,
-    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

@@ -234,3 +234,41 @@ fn prefix(part: Part) -> String {
         Part::Head => "head".to_owned(),
     }
 }
+
+/// A piece of every sequence of a micro-batch: number `place` of `of` equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from 0.
+    pub place: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Segment {
+    /// The whole sequence.
+    pub const WHOLE: Self = Self { place: 0, of: 1 };
+
+    /// Tokens of a segment of `model`.
+    #[must_use]
+    pub fn tokens(self, model: &Model) -> usize {
+        model.sequence / self.of
+    }
+
+    /// Tokens before it.
+    #[must_use]
+    pub fn before(self, model: &Model) -> usize {
+        self.place * self.tokens(model)
+    }
+
+    /// Tokens up to its end: those that its last token sees.
+    #[must_use]
+    pub fn end(self, model: &Model) -> usize {
+        self.before(model) + self.tokens(model)
+    }
+
+    /// The model as far as all but attention and positions are concerned: one with short sequences.
+    #[must_use]
+    pub fn cut(self, model: &Model) -> Model {
+        Model { sequence: self.tokens(model), ..model.clone() }
+    }
+}

@@ -7,7 +7,7 @@
 //!
 //! Shape letters as in [`super::model`].
 
-use super::model::{Activation, Bias, Model, Norm};
+use super::model::{Activation, Bias, Model, Norm, Segment};
 
 /// A tensor that one op leaves for a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,17 @@ pub fn block_masks(model: &Model, b: usize) -> [SavedTensor; 3] {
         mask("attention dropout mask", &[b, t, h]),
         mask("feed-forward dropout mask", &[b, t, h]),
     ]
+}
+
+/// What a list of saved tensors is for a segment of a sequence; `list` makes it for whole sequences of a model. The attention core has as many
+/// columns as there are tokens up to the segment's end.
+#[must_use]
+pub fn of_segment(list: fn(&Model, usize) -> Vec<SavedTensor>, model: &Model, b: usize, segment: Segment) -> Vec<SavedTensor> {
+    let mut list = list(&segment.cut(model), b);
+    for tensor in list.iter_mut().filter(|tensor| tensor.core) {
+        tensor.dims[3] = segment.end(model);
+    }
+    list
 }
 
 /// What the embedding's forward pass saves: its mask, with dropout.

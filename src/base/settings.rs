@@ -105,6 +105,28 @@ choices! {
 }
 
 choices! {
+    /// When a stage updates its weights.
+    #[derive(Default)]
+    Updates {
+        /// Behind all micro-batches of a step; the next step's come behind it.
+        #[default]
+        EachStep = "each-step",
+        /// Behind each micro-batch's backward, while others are under way.
+        EachMicroBatch = "each-micro-batch",
+        /// Once a step, while the next step's micro-batches are under way: those use the weights from before it.
+        Delayed = "delayed",
+    }
+}
+
+impl Updates {
+    /// Whether the pipeline is never drained: the micro-batches of all steps follow each other.
+    #[must_use]
+    pub fn is_asynchronous(self) -> bool {
+        self != Self::EachStep
+    }
+}
+
+choices! {
     /// What a stage costs in slots where a rank holds several.
     ChunkCosts {
         /// A slot each: the schedules' own unit.

@@ -62,14 +62,21 @@ impl Input {
         Ok(if Topology::looks_like(&source.text) { Some(Topology::parse(&source.name, &source.text)?) } else { None })
     }
 
+    /// The text, and the overrides.
+    ///
+    /// # Errors
+    /// If there is no such input.
+    pub fn text(&self) -> Result<(Source, Vec<String>), Failure> {
+        let steps = self.steps.map(|steps| format!("batch.steps={steps}"));
+        Ok((source(&self.what)?, self.set.iter().cloned().chain(steps).collect()))
+    }
+
     /// The checked scenario. Real values that this machine's memory cannot hold are refused here, before anything is allocated.
     ///
     /// # Errors
     /// If there is no such input, and all problems of its text.
     pub fn scenario(&self) -> Result<Asked, Failure> {
-        let source = source(&self.what)?;
-        let steps = self.steps.map(|steps| format!("batch.steps={steps}"));
-        let overrides: Vec<String> = self.set.iter().cloned().chain(steps).collect();
+        let (source, overrides) = self.text()?;
         let scenario = Scenario::parse(&source.name, &source.text, &overrides)?;
         if let Some(memory) = machine::available_memory() {
             scenario.fits(&source.name, memory)?;

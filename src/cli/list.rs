@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use super::failure::print;
-use super::{Exit, Outcome};
+use super::{Exit, Failure, Outcome};
+use crate::base::PointToPoint;
 use crate::base::tables::TABLES;
+use crate::lab::semantics;
 use crate::program::trouble::{FAULTS, Fault};
 use crate::scenario::presets::PRESETS;
 use crate::schedule::{SCHEDULES, Schedule};
@@ -24,6 +26,8 @@ enum What {
     Lessons,
     Scenarios,
     Schedules,
+    /// Which schedules deadlock, by point-to-point semantics
+    Deadlocks,
     Presets,
     Hardware,
     Faults,
@@ -35,6 +39,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         What::Lessons => return lessons(),
         What::Scenarios => return scenarios(),
         What::Schedules => return schedules(),
+        What::Deadlocks => return deadlocks(),
         What::Faults => return faults(),
         What::Presets => PRESETS.iter().map(|preset| (preset.name.to_owned(), preset.meaning)).collect(),
         What::Hardware => TABLES.iter().map(|table| (table.name.to_owned(), table.meaning)).collect(),
@@ -92,6 +97,29 @@ fn faults() -> Outcome {
     let rows: Vec<(String, &str)> = rows.iter().map(|(name, about)| (name.clone(), about.as_str())).collect();
     print(&columns(&rows))?;
     print("a rule of a scenario: [[trouble]] with `kind`, and `rank`, `op`, `step` where it is to meet some alone")?;
+    Ok(Exit::Done)
+}
+
+/// Each schedule with the semantics under which it completes or deadlocks, and the circle where sends hold their rank.
+fn deadlocks() -> Outcome {
+    let table = semantics::table().map_err(|error| Failure::Io(error.to_string()))?;
+    let mut text = format!("{:<14}", "schedule");
+    PointToPoint::ALL.iter().for_each(|p2p| {
+        let _ = write!(text, " {p2p:>10}");
+    });
+    text.push('\n');
+    for row in &table {
+        let _ = write!(text, "{:<14}", row.schedule);
+        for completes in &row.completes {
+            let _ = write!(text, " {:>10}", if *completes { "ok" } else { "DEADLOCK" });
+        }
+        text.push('\n');
+    }
+    text.push_str("\n4 ranks, 8 micro-batches; each was run. The circle with blocking messages:\n");
+    for row in table.iter().filter(|row| !row.why.is_empty()) {
+        let _ = writeln!(text, "{:<14} {}", row.schedule, row.why);
+    }
+    print(text.trim_end())?;
     Ok(Exit::Done)
 }
 

@@ -15,6 +15,7 @@ mod list;
 mod machine;
 mod new;
 mod run;
+mod search;
 mod show;
 
 use std::io::IsTerminal;
@@ -45,6 +46,8 @@ enum Command {
     Run(run::Arguments),
     /// Print the plan or the program that a scenario compiles to
     Compile(compile::Arguments),
+    /// Search for a better schedule of a scenario's pipeline, beside the named ones
+    Search(search::Arguments),
     /// Check a scenario, and the program that it compiles to, without running its numbers
     Check(check::Arguments),
     /// Run two scenarios, or read saved traces, and say how they differ
@@ -102,6 +105,7 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Learn(arguments)) => learn::run(&arguments),
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Compile(arguments)) => compile::run(&arguments),
+        Some(Command::Search(arguments)) => search::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Debug(arguments)) => debug::run(&arguments),

@@ -4,13 +4,13 @@
 //! weight's (Narayanan et al. 2021, arXiv 2104.04473, appendix). Attention's two products over full t x t scores cost 4 n t h forward and
 //! twice that backward, all of it for the input: it has no weights.
 
-use crate::base::model::{Model, Parameter, Part};
+use crate::base::model::{Model, Parameter, Part, Segment};
 use crate::program::Kernel;
 
-/// FLOPs of `kernel` on one micro-batch of `size` sequences.
-pub(super) fn flops(model: &Model, size: usize, kernel: Kernel) -> u64 {
-    let tokens = (size * model.sequence) as u64;
-    let attention = 4 * tokens * (model.sequence * model.heads * model.head_size()) as u64;
+/// FLOPs of `kernel` on one micro-batch of `size` sequences, or on a segment of it: that looks at the tokens up to its end.
+pub(super) fn flops(model: &Model, size: usize, segment: Segment, kernel: Kernel) -> u64 {
+    let tokens = (size * segment.tokens(model)) as u64;
+    let attention = 4 * tokens * (segment.end(model) * model.heads * model.head_size()) as u64;
     let is_block = |part| matches!(part, Part::Block(_));
     match kernel {
         Kernel::RecomputeAttention(_) => attention,

@@ -12,7 +12,8 @@ pub(super) struct Homes {
     pub overlaps: bool,
     /// Per stage and micro-batch, the row that takes it.
     rows: Vec<usize>,
-    micro_batches: usize,
+    /// Micro-batches of the plan.
+    pub micro_batches: usize,
 }
 
 /// A row, and its place among the homes of a stage.

@@ -8,7 +8,7 @@ use crate::base::{BufferId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::{Batch, Training};
+use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
@@ -32,12 +32,13 @@ pub(super) fn run(build: &mut Build) {
     let stages = Stages::new(&mut build.program, training, &homes, &build.held);
     make_room(&mut build.program, training, &stages);
     for replica in 0..training.mesh.size(Axis::Data) {
-        for step in 0..training.batch.steps {
-            let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
+        let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
+        for round in 0..rounds {
+            let flow = Flow::new(stages.stage_of_place.len(), homes.micro_batches);
             let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
             let rows = 0..training.mesh.size(Axis::Pipeline);
             let ranks = rows.map(|row| stages::rank(training, replica, row)).collect();
-            let mut walk = Walk { program, training, stages, homes, replica, ranks, step, flow, overlapped, reads: Vec::new() };
+            let mut walk = Walk { program, training, stages, homes, replica, ranks, round, flow, overlapped, reads: Vec::new() };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
@@ -47,7 +48,7 @@ pub(super) fn run(build: &mut Build) {
 /// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
 /// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * training.mesh.size(Axis::Data);
+    let micro_batches = (training.pieces() * training.batch.steps) as usize * training.mesh.size(Axis::Data);
     let parts = || stages.parts.iter().flatten();
     let messages = 2 * (stages.parts.len() - 1);
     let ops = 3 * parts().count() + 2 * messages;
@@ -56,7 +57,7 @@ fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
 }
 
-/// One step of one replica.
+/// The plan once, of one replica: a step, or all steps where the pipeline is never drained.
 struct Walk<'a> {
     program: &'a mut Program,
     training: &'a Training,
@@ -65,7 +66,7 @@ struct Walk<'a> {
     replica: usize,
     /// The replica's ranks, by the row of the plan.
     ranks: Vec<Rank>,
-    step: u32,
+    round: u32,
     flow: Flow,
     /// The slot at work runs as one with another.
     overlapped: bool,
@@ -79,11 +80,41 @@ struct Site {
     rank: Rank,
     /// Among the replicas and homes of the stage.
     home: usize,
-    /// Micro-batch of the step.
+    /// Micro-batch of the plan.
     local: usize,
+    /// Its segment of the sequences.
+    segment: usize,
+    /// Which kind of piece that is.
+    kind: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
     global: u32,
     origin: Origin,
+}
+
+impl Site {
+    /// The same of an earlier segment of the micro-batch.
+    fn before(self, distance: usize) -> Self {
+        let back = u32::try_from(distance).expect("a checked number of segments");
+        Self {
+            segment: self.segment - distance,
+            kind: self.kind - distance,
+            local: self.local - distance,
+            global: self.global - back,
+            ..self
+        }
+    }
+
+    /// The same of a later segment.
+    fn behind(self, distance: usize) -> Self {
+        let on = u32::try_from(distance).expect("a checked number of segments");
+        Self {
+            segment: self.segment + distance,
+            kind: self.kind + distance,
+            local: self.local + distance,
+            global: self.global + on,
+            ..self
+        }
+    }
 }
 
 /// What flows from op to op, for every place and micro-batch.
@@ -95,12 +126,13 @@ enum Flows {
     ActivationGradient,
     Saved,
     Deferred,
+    KeyValueGradient,
 }
 
 /// The buffers of what flows; made by whichever op names them first.
 struct Flow {
     micro_batches: usize,
-    tables: [Vec<Option<BufferId>>; 6],
+    tables: [Vec<Option<BufferId>>; 7],
 }
 
 impl Flow {
@@ -115,7 +147,7 @@ impl Flow {
 
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
-        let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
+        let origin = Origin { slot: None, step: self.round, pass: PassName::Lower };
         for &rank in &self.ranks {
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
@@ -150,13 +182,22 @@ impl Walk<'_> {
         let replica = u32::try_from(self.replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
-        let Batch { micro_batches, before, .. } = self.training.batch;
+        let before = self.training.batch.before;
         Site {
             rank: self.ranks[home.row],
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: before.micro_batches + (self.step * replicas + replica) * micro_batches + slot.micro_batch,
-            origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
+            segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
+            kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize],
+            global: before.micro_batches * self.training.pipeline.segments
+                + (self.round * replicas + replica) * self.training.pieces()
+                + slot.micro_batch,
+            // Where the plan has the micro-batches of all steps there is one round.
+            origin: Origin {
+                slot: Some(slot),
+                step: self.round + slot.micro_batch / self.training.pieces(),
+                pass: PassName::Lower,
+            },
         }
     }
 
@@ -173,22 +214,23 @@ impl Walk<'_> {
             }
         }
         self.reads.extend_from_slice(&part.weights[site.home]);
+        self.read_earlier(site, part);
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.embedding_mask(site, part);
                 let writes: Vec<BufferId> = std::iter::once(output).chain(saved).collect();
-                self.run(site, self.passes(part).forward, &writes);
+                self.run(site, self.passes(site, part).forward, &writes);
             }
             Part::Block(_) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, self.passes(part).forward, &[output, saved]);
+                self.run(site, self.passes(site, part).forward, &[output, saved]);
             }
             Part::Head => {
                 let loss = self.program.buffer(site.rank, Name::Loss(site.global), Role::Scratch, self.stages.loss);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
-                self.run(site, self.passes(part).forward, &[loss, saved]);
+                self.run(site, self.passes(site, part).forward, &[loss, saved]);
             }
         }
     }
@@ -205,7 +247,26 @@ impl Walk<'_> {
         self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
-        self.run(site, self.passes(part).backward_input, &[gradient, deferred]);
+        let mut writes = vec![gradient, deferred];
+        if matches!(part.part, Part::Block(_)) {
+            self.read_earlier(site, part);
+            if site.segment + 1 < self.training.pipeline.segments as usize {
+                self.read(site.behind(1), Flows::KeyValueGradient, part.place, part);
+            }
+            if site.segment > 0 {
+                writes.push(self.buffer(site, Flows::KeyValueGradient, part.place, part));
+            }
+        }
+        self.run(site, self.passes(site, part).backward_input, &writes);
+    }
+
+    /// A block's attention looks at the keys and values of the segments before.
+    fn read_earlier(&mut self, site: Site, part: &PartTables) {
+        if matches!(part.part, Part::Block(_)) {
+            for distance in (1..=site.segment).rev() {
+                self.read(site.before(distance), Flows::Saved, part.place, part);
+            }
+        }
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
@@ -220,7 +281,7 @@ impl Walk<'_> {
         self.reads.extend(mask);
         let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
-        self.run(site, self.passes(part).backward_weight, gradients);
+        self.run(site, self.passes(site, part).backward_weight, gradients);
     }
 
     /// What an embedding with dropout saves.
@@ -228,8 +289,9 @@ impl Walk<'_> {
         (self.training.model.dropout > 0.0).then(|| self.buffer(site, Flows::Saved, part.place, part))
     }
 
-    fn passes(&self, part: &PartTables) -> Passes {
-        if self.overlapped { part.overlapped } else { part.alone }
+    fn passes(&self, site: Site, part: &PartTables) -> Passes {
+        let tables = &part.pieces[site.kind];
+        if self.overlapped { tables.overlapped } else { tables.alone }
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
@@ -253,14 +315,15 @@ impl Walk<'_> {
         if let Some(known) = *self.flow.entry(what, place, site.local) {
             return known;
         }
-        let (stages, m) = (self.stages, site.global);
+        let (stages, m, tables) = (self.stages, site.global, &part.pieces[site.kind]);
         let (name, role, layout) = match what {
-            Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens),
-            Flows::Targets => (Name::Targets(m), Role::Activation, stages.tokens),
-            Flows::Activation => (Name::Activation(place, m), Role::Activation, stages.activation),
-            Flows::ActivationGradient => (Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
-            Flows::Saved => (Name::Saved(place, m), Role::Activation, part.saved),
-            Flows::Deferred => (Name::Deferred(place, m), Role::Activation, part.deferred),
+            Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Targets => (Name::Targets(m), Role::Activation, stages.tokens[site.kind]),
+            Flows::Activation => (Name::Activation(place, m), Role::Activation, stages.activations[site.kind]),
+            Flows::ActivationGradient => (Name::ActivationGradient(place, m), Role::Scratch, stages.activations[site.kind]),
+            Flows::Saved => (Name::Saved(place, m), Role::Activation, tables.saved),
+            Flows::Deferred => (Name::Deferred(place, m), Role::Activation, tables.deferred),
+            Flows::KeyValueGradient => (Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {

@@ -25,12 +25,14 @@ use crate::program::tables::{COMPUTE, Channel};
 use crate::program::{Buffer, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Order;
 
-use super::{Build, sheet};
+use super::{Build, sheet, trouble};
 
 /// Adds all messages between stages.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
-    let mut edges = Edges { p2p: training.pipeline.p2p, known: BTreeMap::new(), latest: [None; 4] };
+    let semantics = |rank| if trouble::blocks(build.scenario, rank) { PointToPoint::Blocking } else { training.pipeline.p2p };
+    let semantics = (0..build.program.ranks()).map(Rank::new).map(semantics).collect();
+    let mut edges = Edges { semantics, known: BTreeMap::new(), latest: [None; 4] };
     let (program, joined) = (&mut build.program, &build.joined);
     let mut copies = Copies::new(program);
     program.reserve(2 * copies.messages.len(), 2 * copies.messages.len(), 0);
@@ -215,7 +217,8 @@ pub(super) fn origin(program: &Program, of: OpId) -> Origin {
 
 /// The channels and streams of directed pairs of ranks.
 pub(super) struct Edges {
-    p2p: PointToPoint,
+    /// Per rank, who waits for whom.
+    semantics: Vec<PointToPoint>,
     known: BTreeMap<(Rank, Rank), Edge>,
     /// The latest few of them: a stage has few neighbours.
     latest: [Option<((Rank, Rank), Edge)>; 4],
@@ -257,12 +260,12 @@ impl Edges {
         if let Some((_, edge)) = self.latest.iter().flatten().find(|(known, _)| *known == ends) {
             return *edge;
         }
-        let p2p = self.p2p;
+        let semantics = &self.semantics;
         let edge = *self.known.entry(ends).or_insert_with(|| {
             let (from, to) = ends;
-            let buffered = p2p == PointToPoint::Buffered;
+            let buffered = semantics[from.index()] == PointToPoint::Buffered;
             let channel = program.channel(Channel { from, to, buffered });
-            let mut stream = |rank: Rank, peer: Rank, direction| stream(program, p2p, rank, peer, direction);
+            let mut stream = |rank: Rank, peer: Rank, direction| stream(program, semantics[rank.index()], rank, peer, direction);
             (channel, stream(from, to, ".out"), stream(to, from, ".in"))
         });
         self.latest.rotate_right(1);

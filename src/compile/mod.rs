@@ -19,9 +19,11 @@ mod stages;
 mod synchronise;
 mod tied;
 mod trouble;
+mod versions;
 
 use std::collections::BTreeSet;
 
+use crate::base::Updates;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
@@ -73,6 +75,7 @@ const PASSES: &[Pass] = &[
     Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "tied", run: tied::run },
     Pass { name: "optimizer", run: optimizer::run },
+    Pass { name: "versions", run: versions::run },
     Pass { name: "messages", run: messages::run },
     Pass { name: "trouble", run: trouble::run },
     Pass { name: "expand", run: expand::run },
@@ -133,7 +136,14 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         model: Some(training.model.clone()),
         attention: None,
         micro_batch_size: training.batch.micro_batch_size,
-        micro_batches_per_step: trouble::averaged_over(scenario, training.batch.micro_batches, data_ranks),
+        micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
+        // An update of its own needs no weight beside others.
+        mean_of_means: training.pipeline.updates == Updates::EachMicroBatch || trouble::takes_mean_of_means(scenario),
+        segments: if training.pipeline.segments > 1 { training.pipeline.segments } else { 0 },
+        micro_batches_per_step: match training.pipeline.updates {
+            Updates::EachMicroBatch => 1,
+            Updates::EachStep | Updates::Delayed => trouble::averaged_over(scenario, training.pieces(), data_ranks),
+        },
         steps: training.batch.steps,
         first_step: training.batch.before.steps,
         padded: training.batch.padded,

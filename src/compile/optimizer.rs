@@ -2,10 +2,15 @@
 //!
 //! A shared optimizer updates the rank's shard of each unit. Where every rank keeps whole parameters, the shard is cut out of them first,
 //! and the updated shards of all ranks are gathered behind it.
+//!
+//! A pipeline that is never drained has no end of a step: each of its stages updates for itself, behind its own last backward.
+
+use std::collections::BTreeMap;
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, Bytes, CollectiveId, KernelId, ParameterId, Rank};
+use crate::base::{BufferId, Bytes, CollectiveId, KernelId, OpId, ParameterId, Rank, Updates};
+use crate::program::plan::{Pass, Slot};
 use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
@@ -18,11 +23,15 @@ pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
     let (program, Some(sharing)) = (&mut build.program, &build.sharing) else { return };
     let barriers = barriers(program, training);
-    let mut gathers = Gathers { training, sharing, known: std::collections::BTreeMap::new() };
+    let mut gathers = Gathers { training, sharing, known: BTreeMap::new() };
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let mut end = End { rank, held: &build.held[rank.index()], gathers: &mut gathers };
         let parts = end.owned_parts(program);
         let mut order = std::mem::take(&mut program.order[rank.index()]);
+        if training.pipeline.updates.is_asynchronous() {
+            end.update_under_way(program, &parts, &order);
+            continue;
+        }
         for step in 0..training.batch.steps {
             let behind = order.split_off(order.partition_point(|&op| program.op(op).origin.step <= step));
             program.order[rank.index()].append(&mut order);
@@ -39,7 +48,8 @@ pub(super) fn run(build: &mut Build) {
 
 /// With a pipeline and `barrier` the ranks meet once a step: that is what a global gradient norm costs.
 fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
-    if training.mesh.size(Axis::Pipeline) == 1 || !training.pipeline.barrier {
+    let is_drained = !training.pipeline.updates.is_asynchronous();
+    if training.mesh.size(Axis::Pipeline) == 1 || !training.pipeline.barrier || !is_drained {
         return Vec::new();
     }
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
@@ -66,6 +76,44 @@ struct End<'a, 'b> {
 }
 
 impl End<'_, '_> {
+    /// Issues `order` with an update of a stage behind the last backward that it waits for: of its micro-batch, or of a step.
+    fn update_under_way(&mut self, program: &mut Program, parts: &[(Part, Vec<ParameterId>)], order: &[OpId]) {
+        let updates = self.gathers.training.pipeline.updates;
+        let backward = |program: &Program, op: OpId| {
+            let origin = program.op(op).origin;
+            origin.slot.filter(|slot| matches!(slot.pass, Pass::B | Pass::W)).map(|slot| (origin, slot))
+        };
+        let number = |origin: Origin, slot: Slot| if updates == Updates::EachMicroBatch { slot.micro_batch } else { origin.step };
+        let mut last: BTreeMap<(u32, u32), OpId> = BTreeMap::new();
+        for &op in order {
+            if let Some((origin, slot)) = backward(program, op) {
+                last.insert((slot.stage, number(origin, slot)), op);
+            }
+        }
+        for &op in order {
+            program.order[self.rank.index()].push(op);
+            let Some((origin, slot)) = backward(program, op) else { continue };
+            if last.get(&(slot.stage, number(origin, slot))) != Some(&op) {
+                continue;
+            }
+            let of_stage = self.gathers.training.parts(slot.stage as usize);
+            let parts: Vec<_> = parts.iter().filter(|(part, _)| of_stage.contains(part)).cloned().collect();
+            let slot = (updates == Updates::EachMicroBatch).then_some(slot);
+            let origin = Origin { slot, step: origin.step, pass: PassName::Optimizer };
+            self.average(program, &parts, origin);
+            self.update(program, &parts, origin);
+            self.zero(program, &parts, origin);
+        }
+    }
+
+    /// The next backward adds to zeros.
+    fn zero(&self, program: &mut Program, parts: &[(Part, Vec<ParameterId>)], origin: Origin) {
+        let all = parts.iter().flat_map(|(_, parameters)| self.held.of(parameters, |copies| copies.gradient));
+        let gradients: Vec<BufferId> = all.collect();
+        let kernel = program.kernel(KernelCost::free(Kernel::ZeroGradients));
+        program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&[], &gradients), origin);
+    }
+
     /// The parts whose own parameters the rank holds, with those parameters.
     fn owned_parts(&self, program: &Program) -> Vec<(Part, Vec<ParameterId>)> {
         let stage = self.gathers.training.mesh.coordinate(self.rank, Axis::Pipeline);
@@ -144,7 +192,7 @@ impl End<'_, '_> {
 struct Gathers<'a> {
     training: &'a Training,
     sharing: &'a Sharing,
-    known: std::collections::BTreeMap<(Rank, u32, usize), CollectiveId>,
+    known: BTreeMap<(Rank, u32, usize), CollectiveId>,
 }
 
 impl Gathers<'_> {

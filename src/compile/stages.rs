@@ -1,7 +1,9 @@
 //! The stages of the pipeline: which parts each holds, and what those parts' kernels take.
 
+use std::collections::BTreeSet;
+
 use crate::base::mesh::Axis;
-use crate::base::model::{Model, Part};
+use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
@@ -19,9 +21,12 @@ pub(super) struct Stages {
     pub parts: Vec<Vec<PartTables>>,
     /// Per place (0 embedding, then blocks, last the head) its stage.
     pub stage_of_place: Vec<usize>,
-    pub activation: LayoutId,
-    pub tokens: LayoutId,
+    /// Per kind of piece, the layouts of activations and tokens.
+    pub activations: Vec<LayoutId>,
+    pub tokens: Vec<LayoutId>,
     pub loss: LayoutId,
+    /// Per piece of the plan's first step, its kind.
+    pub kinds: Vec<usize>,
     pub load_tokens: KernelId,
     pub load_targets: KernelId,
     pub zero_gradients: KernelId,
@@ -32,16 +37,24 @@ pub(super) struct PartTables {
     pub part: Part,
     /// Place in forward order: 0 embedding, 1.. blocks, last head.
     pub place: u32,
-    pub saved: LayoutId,
-    pub deferred: LayoutId,
-    /// Its passes by themselves.
-    pub alone: Passes,
-    /// Its passes in a forward and a backward that run as one.
-    pub overlapped: Passes,
+    /// For each kind of piece: of a size, and of a segment.
+    pub pieces: Vec<PieceTables>,
     /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
     /// Per replica and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
+}
+
+/// What a part's kernels make of a piece of data; mostly there is one kind, a whole micro-batch.
+pub(super) struct PieceTables {
+    pub saved: LayoutId,
+    pub deferred: LayoutId,
+    /// What it leaves for the keys and values before it.
+    pub key_value_gradient: LayoutId,
+    /// Its passes by themselves.
+    pub alone: Passes,
+    /// Its passes in a forward and a backward that run as one.
+    pub overlapped: Passes,
 }
 
 /// The kernels of a part.
@@ -61,22 +74,27 @@ pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
 impl Stages {
     /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
     pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
-        let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
-        let model = &training.model;
-        let cut = cut(training);
+        let (model, dtype) = (&training.model, training.precision.parameter);
+        let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
+        let pieces = pieces(training);
+        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
+        let activation = |piece: &Piece| [piece.size, piece.segment.tokens(model), model.hidden];
         let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
-            activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
-            tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
+            activations: pieces.iter().map(|piece| program.layout(Layout::tensor(dtype, &activation(piece)))).collect(),
+            tokens: pieces.iter().map(|piece| program.layout(Layout::tensor(Dtype::U32, &tokens(piece)))).collect(),
+            kinds: kinds(training),
             // A mean over many tokens: nobody takes it in half precision.
             loss: program.layout(Layout::tensor(dtype.widened(), &[])),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
+        // Places follow the way of a micro-batch.
+        (0..).zip(stages.parts.iter_mut().flatten()).for_each(|(place, part)| part.place = place);
         for replica in 0..training.mesh.size(Axis::Data) {
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
@@ -93,50 +111,97 @@ impl Stages {
     }
 }
 
-/// The parts of each stage: blocks as the scenario cuts them, the embedding first, the head last.
-fn cut(training: &Training) -> Vec<Vec<Part>> {
-    let mut blocks = training.model.parts().skip(1);
-    let cut = &training.pipeline.layers_per_stage;
-    let mut stages: Vec<Vec<Part>> = cut.iter().map(|&layers| blocks.by_ref().take(layers).collect()).collect();
-    stages.first_mut().expect("a pipeline has a stage").insert(0, Part::Embedding);
-    stages.last_mut().expect("a pipeline has a stage").push(Part::Head);
-    stages
-}
-
 fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
-    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let mut passes = |overlapped| {
-            let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
-            Passes {
-                forward: kernel(Kernel::Forward(part)),
-                backward_input: kernel(Kernel::BackwardInput(part)),
-                backward_weight: kernel(Kernel::BackwardWeight(part)),
-            }
-        };
-        let (alone, overlapped) = (passes(false), passes(overlaps));
-        PartTables {
-            part,
-            place: place(model, part),
-            saved: program.layout(bundle(saved(training, part), dtype)),
-            deferred: program.layout(bundle(deferred(model, size, part), dtype)),
-            alone,
-            overlapped,
-            weights: Vec::new(),
-            gradients: Vec::new(),
-        }
+        let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
+        PartTables { part, place: 0, pieces: all.collect(), weights: Vec::new(), gradients: Vec::new() }
     };
     parts.iter().map(tables).collect()
 }
 
+fn piece_tables(
+    program: &mut Program,
+    training: &Training,
+    overlaps: bool,
+    (part, shares): (Part, u32),
+    piece: Piece,
+) -> PieceTables {
+    let (model, dtype) = (&training.model, training.precision.parameter);
+    let mut passes = |overlapped| {
+        let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost_of(training, piece, kernel, shares) });
+        Passes {
+            forward: kernel(Kernel::Forward(part)),
+            backward_input: kernel(Kernel::BackwardInput(part)),
+            backward_weight: kernel(Kernel::BackwardWeight(part)),
+        }
+    };
+    let (alone, overlapped) = (passes(false), passes(overlaps));
+    let key_values = [piece.size, piece.segment.before(model), 2 * model.kv_heads * model.head_size()];
+    PieceTables {
+        saved: program.layout(bundle(saved_of(training, piece, part), dtype)),
+        deferred: program.layout(bundle(deferred(model, piece, part), dtype)),
+        key_value_gradient: program.layout(Layout::tensor(dtype, &key_values)),
+        alone,
+        overlapped,
+    }
+}
+
+/// A kind of data that goes through the pipeline as one.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Sequences of its micro-batch.
+    size: usize,
+    /// The part of them.
+    segment: Segment,
+}
+
+/// A whole micro-batch of the usual size.
+fn usual(training: &Training) -> Piece {
+    Piece { size: training.batch.micro_batch_size, segment: Segment::WHOLE }
+}
+
+/// All kinds of pieces, the segments of a size beside each other.
+fn pieces(training: &Training) -> Vec<Piece> {
+    let of = training.pipeline.segments as usize;
+    let segments = move |size| (0..of).map(move |place| Piece { size, segment: Segment { place, of } });
+    sizes(training).into_iter().flat_map(segments).collect()
+}
+
+/// The different sizes of micro-batches.
+fn sizes(training: &Training) -> Vec<usize> {
+    let sizes: BTreeSet<usize> = training.batch.sizes.iter().copied().collect();
+    if sizes.is_empty() { vec![training.batch.micro_batch_size] } else { sizes.into_iter().collect() }
+}
+
+/// The kind of every piece of a step.
+fn kinds(training: &Training) -> Vec<usize> {
+    let (sizes, of) = (sizes(training), training.pipeline.segments as usize);
+    let size = |micro_batch: usize| {
+        let own = training.batch.sizes.get(micro_batch);
+        own.and_then(|own| sizes.iter().position(|size| size == own)).unwrap_or(0)
+    };
+    (0..training.pieces() as usize).map(|piece| size(piece / of) * of + piece % of).collect()
+}
+
 /// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
 pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
-    let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, taken: 1, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
+    cost_of(training, usual(training), kernel, shares)
+}
+
+fn cost_of(training: &Training, Piece { size, segment }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
+    let model = &training.model;
+    let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
+    KernelCost {
+        kernel,
+        shares,
+        taken: 1,
+        overlapped: false,
+        flops: flops::flops(model, size, segment, kernel),
+        bytes: 2 * activation,
+    }
 }
 
 fn place(model: &Model, part: Part) -> u32 {
@@ -167,22 +232,27 @@ fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<Param
 
 /// What a part's forward keeps for backward, where nothing is recomputed.
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
-    match part {
-        Part::Embedding => saved::embedding_saved(model, size),
-        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
-        Part::Block(_) => saved::block_saved(model, size),
-        Part::Head => saved::head_saved(model, size),
-    }
+    saved_of(training, usual(training), part)
+}
+
+fn saved_of(training: &Training, piece: Piece, part: Part) -> Vec<SavedTensor> {
+    let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
+        Part::Embedding => saved::embedding_saved,
+        Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron,
+        Part::Block(_) => saved::block_saved,
+        Part::Head => saved::head_saved,
+    };
+    saved::of_segment(list, &training.model, piece.size, piece.segment)
 }
 
 /// What a part's backward for the input keeps for the weights.
-fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
-    match part {
-        Part::Embedding => Vec::new(),
-        Part::Block(_) => saved::block_deferred(model, size),
-        Part::Head => saved::head_deferred(model, size),
-    }
+fn deferred(model: &Model, piece: Piece, part: Part) -> Vec<SavedTensor> {
+    let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
+        Part::Embedding => return Vec::new(),
+        Part::Block(_) => saved::block_deferred,
+        Part::Head => saved::head_deferred,
+    };
+    saved::of_segment(list, model, piece.size, piece.segment)
 }
 
 /// Tensors as one value; masks take a byte for an element.

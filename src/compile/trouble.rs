@@ -4,7 +4,8 @@
 //! The pass runs twice, before and after collectives are expanded, so that a rule can meet a whole all-reduce or one of its messages;
 //! a rule that met an op the first time is spent.
 
-use crate::base::{OpId, Rank};
+use crate::base::mesh::Axis;
+use crate::base::{OpId, PointToPoint, Rank};
 use crate::program::head;
 use crate::program::tables::CollectiveKind;
 use crate::program::trouble::{Acts, Trouble, TroubleKind};
@@ -46,12 +47,42 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
             let batches = training.batch.micro_batches;
             is_several && !sharing.gradients && training.data_parallel.no_sync && batches > 1 && !training.is_two_way()
         }
+        TroubleKind::EarlySum => sums_early_is_possible(training),
+        TroubleKind::BlockingSends => training.mesh.size(Axis::Pipeline) > 1 && training.pipeline.p2p != PointToPoint::Blocking,
+        TroubleKind::MeanOfMeans => !training.batch.sizes.is_empty(),
+        TroubleKind::LayerMissing | TroubleKind::LayerTwice => training.pipeline.off_by_one.is_some(),
         TroubleKind::UnequalTokens => {
             is_several && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
         }
         TroubleKind::SaveAlone => sharing.parameters,
         _ => is_several,
     }
+}
+
+fn has(scenario: &Scenario, kind: TroubleKind) -> bool {
+    scenario.trouble.iter().any(|rule| rule.kind == kind)
+}
+
+fn sums_early_is_possible(training: &Training) -> bool {
+    let (sharing, _) = training.sharing();
+    let once = !sharing.gradients && training.data_parallel.no_sync && !training.is_two_way();
+    training.data_ranks() > 1 && once && training.pieces() > 1
+}
+
+/// Whether whole gradients are summed behind the first micro-batch of a step.
+pub(super) fn sums_early(scenario: &Scenario, training: &Training) -> bool {
+    has(scenario, TroubleKind::EarlySum) && sums_early_is_possible(training)
+}
+
+/// Whether micro-batches of different sizes count alike.
+pub(super) fn takes_mean_of_means(scenario: &Scenario) -> bool {
+    has(scenario, TroubleKind::MeanOfMeans)
+}
+
+/// Whether the messages of `rank` hold it until the peer stands at the other end.
+pub(super) fn blocks(scenario: &Scenario, rank: Rank) -> bool {
+    let meets = |rule: &Trouble| rule.kind == TroubleKind::BlockingSends && rule.rank.is_none_or(|one| one == rank);
+    scenario.trouble.iter().any(meets)
 }
 
 /// Whether a rule of slowness fits a computation, or the start of a message.
@@ -96,6 +127,8 @@ fn meets(program: &Program, op: OpId, rule: &Trouble) -> bool {
             let view = program.op(op);
             Some(view.rank) == rule.rank && rule.step.is_some_and(|first| view.origin.step >= first)
         }
+        // The versions pass has met its ops.
+        TroubleKind::NoStash => false,
         TroubleKind::SyncNever => is_sum(program, op) && head::fits(program, op, rule),
         TroubleKind::LoneRead => gather_before(program, op).is_some() && head::fits(program, op, rule),
         _ => head::fits(program, op, rule),

@@ -8,6 +8,9 @@ pub mod fingerprint;
 pub mod layer;
 pub mod nan;
 pub mod reference;
+mod repair;
+pub mod search;
+pub mod semantics;
 mod report;
 pub mod snapshot;
 pub mod verdict;
@@ -27,6 +30,7 @@ pub use check::{Checked, check};
 pub use diagnosis::Diagnosis;
 use fingerprint::Looks;
 use reference::References;
+pub use repair::repairs;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};
 
@@ -106,7 +110,7 @@ impl Lab {
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
         snapshots.join_shards(session.program())?;
-        let losses = snapshot::mean_losses(session.values().losses());
+        let losses = snapshot::mean_losses(session.values().losses(), &session.program().setting);
         let mut looks = None;
         let (verdict, factor) = match (&scenario.task, numbers, &session.trace().outcome) {
             (_, Numbers::Shape, _) | (_, _, Outcome::Deadlocked(_) | Outcome::OutOfMemory { .. }) => (Verdict::None, None),

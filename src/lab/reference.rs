@@ -3,6 +3,7 @@
 //! One device runs the micro-batches of all data-parallel ranks, in their order, without trouble and without a memory limit. A stage adds
 //! up its weights' gradients in the order in which the plan computes them; one device does it in the same order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::snapshot::Snapshots;
@@ -100,32 +101,95 @@ impl Pair {
 #[must_use]
 pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     let mut training = training.clone();
+    training.pipeline.off_by_one = None;
+    if training.pipeline.updates.is_asynchronous() {
+        return with_delayed_weights(scenario, training);
+    }
     let replicas = u32::try_from(training.mesh.size(Axis::Data)).expect("a checked mesh");
-    let mut orders = sum_orders(&compile::plan(&training), training.batch.micro_batches, replicas);
+    if !training.batch.sizes.is_empty() {
+        return with_one_micro_batch(scenario, training);
+    }
+    let mut orders = sum_orders(&compile::plan(&training), &training, replicas);
+    training.pipeline.segments = 1;
     if orders.windows(2).all(|pair| pair[0] == pair[1]) {
         orders.truncate(1);
         training.pipeline.layers_per_stage = vec![training.model.layers];
     }
     training.pipeline.order = Order::Plan(Arc::new(in_turn(&orders)));
     training.batch.micro_batches *= replicas;
+    alone(scenario, training)
+}
+
+/// Micro-batches of different sizes as a single one: whoever weighs their losses as he should gets what all sequences of a step give together.
+fn with_one_micro_batch(scenario: &Scenario, mut training: Training) -> Scenario {
+    let replicas = training.mesh.size(Axis::Data);
+    let all = std::mem::take(&mut training.batch.sizes).iter().sum::<usize>() * replicas;
+    (training.batch.micro_batches, training.batch.micro_batch_size) = (1, all);
+    training.pipeline.layers_per_stage = vec![training.model.layers];
+    training.pipeline.segments = 1;
+    training.pipeline.order = Order::Plan(Arc::new(in_turn(&[vec![0]])));
+    alone(scenario, training)
+}
+
+/// On a mesh of one rank, where nothing is shared out, computed again, or in trouble.
+fn alone(scenario: &Scenario, mut training: Training) -> Scenario {
     // One device takes the mean over all tokens that count.
     training.batch.padded = training.batch.padded.map(|padded| Padded { weighted: true, ..padded });
     training.mesh = Mesh::new(1, 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
+    training.pipeline.off_by_one = None;
     Scenario { task: Task::Train(training), hardware: untimed(), trouble: Vec::new(), ..scenario.clone() }
+}
+
+/// An asynchronous scenario on one device: all stages on one rank, each with the slots that it had in the order that it had them, so that
+/// every micro-batch uses the same old weights.
+fn with_delayed_weights(scenario: &Scenario, mut training: Training) -> Scenario {
+    training.pipeline.order = Order::Plan(Arc::new(in_one_row(&compile::plan(&training))));
+    alone(scenario, training)
+}
+
+/// The rows of a plan as one: again and again, each row gives what is ready.
+fn in_one_row(plan: &Plan) -> Plan {
+    let last = plan.stages().saturating_sub(1);
+    let mut rows: Vec<_> = plan.rows.iter().map(|row| row.iter().copied().peekable()).collect();
+    let (mut done, mut order) = (BTreeSet::new(), Vec::new());
+    let is_ready = |done: &BTreeSet<Slot>, slot: Slot| match slot.pass {
+        Pass::F => slot.stage == 0 || done.contains(&Slot { stage: slot.stage - 1, ..slot }),
+        Pass::B => slot.stage as usize == last || done.contains(&Slot { stage: slot.stage + 1, ..slot }),
+        Pass::I | Pass::W => true,
+    };
+    while rows.iter_mut().any(|row| row.peek().is_some()) {
+        let before = order.len();
+        for row in &mut rows {
+            while let Some(cell) = row.next_if(|cell| cell.slots().all(|slot| is_ready(&done, slot))) {
+                done.extend(cell.slots());
+                order.push(cell);
+            }
+        }
+        if order.len() == before {
+            // A sound plan always has a slot that is ready.
+            order.extend(rows.iter_mut().flatten());
+        }
+    }
+    Plan { rows: vec![order] }
 }
 
 /// Per stage, the micro-batches of all replicas in the order in which their gradients are summed. Where a stage stands twice its sums
 /// meet in an all-reduce, and no order on one device is theirs.
-fn sum_orders(plan: &Plan, micro_batches: u32, replicas: u32) -> Vec<Vec<u32>> {
+fn sum_orders(plan: &Plan, training: &Training, replicas: u32) -> Vec<Vec<u32>> {
+    let (micro_batches, segments) = (training.batch.micro_batches, training.pipeline.segments);
     let mut orders: Vec<Vec<u32>> = vec![Vec::new(); plan.stages()];
     let mut homes: Vec<Option<usize>> = vec![None; orders.len()];
     let mut stands_twice = false;
     for (row, cells) in plan.rows.iter().enumerate() {
         for slot in cells.iter().flat_map(|cell| cell.slots()).filter(|slot| matches!(slot.pass, Pass::B | Pass::W)) {
             stands_twice |= homes[slot.stage as usize].replace(row).is_some_and(|home| home != row);
-            orders[slot.stage as usize].push(slot.micro_batch);
+            // One device takes whole sequences.
+            let (order, micro_batch) = (&mut orders[slot.stage as usize], slot.micro_batch / segments);
+            if segments == 1 || !order.contains(&micro_batch) {
+                order.push(micro_batch);
+            }
         }
     }
     for order in &mut orders {

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Diagnosis, Run, Verdict};
+use super::{Diagnosis, Run, Verdict, repairs};
 use crate::base::hardware::Costs;
 use crate::observe::formula::{self, Quantity};
 use crate::observe::report::{
-    Diagnosis as ReportDiagnosis, FirstDifference, Given, Tokens, Verdict as ReportVerdict, VerdictKind,
+    Diagnosis as ReportDiagnosis, FirstDifference, Given, SilentSwap, Tokens, Verdict as ReportVerdict, VerdictKind,
 };
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
+use crate::program::check::{Finding, FindingKind, check};
 use crate::program::head::head;
+use crate::program::trace::Outcome;
 use crate::scenario::{Order, Task};
 use crate::schedule::Schedule;
 
@@ -48,9 +50,33 @@ impl Run {
             tokens: self.tokens(),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
+            silent_swaps: self.silent_swaps(),
+            repairs: match &self.session.trace().outcome {
+                Outcome::Deadlocked(graph) => repairs(&self.scenario, self.session.program(), graph),
+                _ => Vec::new(),
+            },
             first_nan: self.first_nan,
             diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
+    }
+
+    /// Only trouble, and a sheet that says where messages stand, can change the order of one end and not of the other.
+    fn silent_swaps(&self) -> Vec<SilentSwap> {
+        let is_possible = match &self.scenario.task {
+            Task::Train(training) => matches!(&training.pipeline.order, Order::Sheet(sheet) if sheet.has_messages()),
+            Task::Collective(_) | Task::Layer(_) => false,
+        };
+        if !is_possible && self.scenario.trouble.is_empty() {
+            return Vec::new();
+        }
+        let program = self.session.program();
+        let swaps = check(program).into_iter().filter(|finding| finding.kind == FindingKind::SilentSwap);
+        let swap = |finding: Finding| {
+            let [send, receive] = finding.ops[..] else { return None };
+            let (rank, text) = (|op| program.rank_of(op).0, |op| head(program, op).to_string());
+            Some(SilentSwap { from: rank(send), send: text(send), to: rank(receive), receive: text(receive) })
+        };
+        swaps.filter_map(swap).collect()
     }
 
     /// Tokens of a micro-batch, and how many hide its traffic.

@@ -1,4 +1,4 @@
-//! Snapshots: every parameter's gradient before the optimizer and its value behind it, for every step and rank.
+//! Snapshots: every parameter's gradient before the optimizer and its value behind it, for every update and rank. Mostly an update is a step.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,25 @@ use crate::base::{OpId, ParameterId, Rank};
 use crate::engine::session::join;
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{Kernel, Name, OpKind, Program, Setting};
 
-/// What was seen of one parameter on one rank at the end of one step.
+/// What was seen of one parameter on one rank at one update.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The averaged gradient that the optimizer read.
+    /// The optimizer's op.
+    pub op: OpId,
+    /// The averaged gradient that it read.
     pub gradient: Value,
-    /// The parameter that the optimizer wrote.
+    /// The parameter that it wrote.
     pub parameter: Value,
 }
 
-/// All snapshots of a run, by step, parameter and rank.
+/// All snapshots of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshots {
-    /// The snapshots of whole parameters.
+    /// The snapshots of whole parameters, by update, parameter and rank.
     pub by_place: BTreeMap<(u32, ParameterId, Rank), Snapshot>,
-    /// Those of shards, by step, unit and rank.
+    /// Those of shards, by update, unit and rank.
     shards: BTreeMap<(u32, u32, Rank), Snapshot>,
 }
 
@@ -38,8 +40,8 @@ impl Snapshots {
             Kernel::OptimizerShard => {
                 let (read, written) = (view.reads[0].index(), view.writes[0].index());
                 let Name::GradientShard(unit, _) = program.buffers[read].name else { return };
-                let snapshot = Snapshot { gradient: buffers[read].clone(), parameter: buffers[written].clone() };
-                self.shards.insert((view.origin.step, unit, view.rank), snapshot);
+                let snapshot = Snapshot { op, gradient: buffers[read].clone(), parameter: buffers[written].clone() };
+                self.shards.insert((view.origin.update(), unit, view.rank), snapshot);
                 return;
             }
             _ => return,
@@ -49,8 +51,8 @@ impl Snapshots {
             let Name::Gradient(parameter) = program.buffers[gradient.index()].name else { break };
             // The optimizer reads its gradients first, and writes its parameters in the same order.
             let written = buffers[view.writes[place].index()].clone();
-            let snapshot = Snapshot { gradient: value(place), parameter: written };
-            self.by_place.insert((view.origin.step, parameter, view.rank), snapshot);
+            let snapshot = Snapshot { op, gradient: value(place), parameter: written };
+            self.by_place.insert((view.origin.update(), parameter, view.rank), snapshot);
         }
     }
 }
@@ -62,15 +64,15 @@ impl Snapshots {
     /// If a shard has not the size that its unit says.
     pub fn join_shards(&mut self, program: &Program) -> crate::engine::Result<()> {
         let shards: Vec<_> = std::mem::take(&mut self.shards).into_iter().collect();
-        for of_unit in shards.chunk_by(|((step, unit, _), _), ((other, same, _), _)| (step, unit) == (other, same)) {
-            let ((step, unit, _), _) = of_unit[0];
+        for of_unit in shards.chunk_by(|((update, unit, _), _), ((other, same, _), _)| (update, unit) == (other, same)) {
+            let ((update, unit, _), _) = of_unit[0];
             let unit = &program.units[unit as usize];
             for copy in of_unit.chunks(unit.shards) {
-                let ((.., rank), _) = copy[0];
+                let ((.., rank), Snapshot { op, .. }) = copy[0];
                 let gradients = join(program, unit, &copy.iter().map(|(_, shard)| &shard.gradient).collect::<Vec<_>>())?;
                 let parameters = join(program, unit, &copy.iter().map(|(_, shard)| &shard.parameter).collect::<Vec<_>>())?;
                 for ((&name, gradient), parameter) in unit.parameters.iter().zip(gradients).zip(parameters) {
-                    self.by_place.insert((step, name, rank), Snapshot { gradient, parameter });
+                    self.by_place.insert((update, name, rank), Snapshot { op, gradient, parameter });
                 }
             }
         }
@@ -78,16 +80,17 @@ impl Snapshots {
     }
 }
 
-/// The mean loss of every step, over all micro-batches.
+/// The mean loss of every step, over the sequences of all micro-batches.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a number of micro-batches")]
-pub fn mean_losses(losses: &[Loss]) -> Vec<f64> {
+pub fn mean_losses(losses: &[Loss], setting: &Setting) -> Vec<f64> {
+    let weight = |loss: &Loss| setting.size_and_weight(loss.micro_batch / setting.segments.max(1)).1;
     let steps = losses.iter().map(|loss| loss.step + 1).max().unwrap_or(0);
     let mean = |step| {
         // Summed by micro-batch, so that the schedule's order does not show in the last bits.
         let mut of_step: Vec<Loss> = losses.iter().copied().filter(|loss| loss.step == step).collect();
         of_step.sort_by_key(|loss| loss.micro_batch);
-        of_step.iter().map(|loss| loss.value).sum::<f64>() / of_step.len() as f64
+        of_step.iter().map(|loss| weight(loss) * loss.value).sum::<f64>() / of_step.len() as f64
     };
     (0..steps).map(mean).collect()
 }

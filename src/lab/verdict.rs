@@ -77,9 +77,9 @@ pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pa
     let max_abs_diff = max_abs_diff(snapshots, &reference.own)?;
     let is_double = reference.dtype() == Dtype::F64;
     let (own, double) = reference.double()?;
-    let until = left_out.as_ref().map_or(u32::MAX, |difference| difference.step);
-    for (&(step, parameter, rank), snapshot) in snapshots.by_place.iter().filter(|((step, ..), _)| *step <= until) {
-        let (own, double) = (&one(own, step, parameter).gradient, &one(double, step, parameter).gradient);
+    let until = left_out.as_ref().map_or(u32::MAX, |difference| session.program().op(difference.op).origin.update());
+    for (&(update, parameter, rank), snapshot) in snapshots.by_place.iter().filter(|((update, ..), _)| *update <= until) {
+        let (own, double) = (&one(own, update, parameter).gradient, &one(double, update, parameter).gradient);
         let norm = double.norm()?;
         let allowed = if is_double {
             DOUBLE_DRIFT * norm
@@ -90,7 +90,7 @@ pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pa
         // Written so that a NaN is wrong.
         let within = distance <= allowed + f64::MIN_POSITIVE;
         if !within {
-            let first_difference = gradient_difference(session.program(), step, parameter, rank);
+            let first_difference = gradient_difference(session.program(), snapshot.op, parameter, rank);
             return Ok(Verdict::Wrong { max_abs_diff, first_difference });
         }
     }
@@ -108,14 +108,14 @@ fn update_left_out(program: &Program) -> Option<Difference> {
         }
         _ => false,
     };
-    let op = program.op(program.all().filter(is_update).min_by_key(|&op| program.op(op).origin.step)?);
+    let op = program.op(program.all().filter(is_update).min_by_key(|&op| program.op(op).origin.update())?);
     let tensor = op.writes.first().map_or_else(String::new, |written| program.buffers[written.index()].name.to_string());
     Some(Difference { step: op.origin.step, op: op.id, tensor, rank: op.rank })
 }
 
 /// One device's snapshot.
-fn one(reference: &Reference, step: u32, parameter: ParameterId) -> &Snapshot {
-    &reference.snapshots.by_place[&(step, parameter, Rank(0))]
+fn one(reference: &Reference, update: u32, parameter: ParameterId) -> &Snapshot {
+    &reference.snapshots.by_place[&(update, parameter, Rank(0))]
 }
 
 fn same_losses(run: &[Loss], reference: &[Loss]) -> bool {
@@ -128,8 +128,8 @@ fn same_losses(run: &[Loss], reference: &[Loss]) -> bool {
 }
 
 fn same_snapshots(run: &Snapshots, reference: &Reference) -> crate::engine::Result<bool> {
-    for (&(step, parameter, _), snapshot) in &run.by_place {
-        let one = one(reference, step, parameter);
+    for (&(update, parameter, _), snapshot) in &run.by_place {
+        let one = one(reference, update, parameter);
         if !snapshot.gradient.same_bits(&one.gradient)? || !snapshot.parameter.same_bits(&one.parameter)? {
             return Ok(false);
         }
@@ -139,8 +139,8 @@ fn same_snapshots(run: &Snapshots, reference: &Reference) -> crate::engine::Resu
 
 fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result<f64> {
     let mut max: f64 = 0.0;
-    for (&(step, parameter, _), snapshot) in &run.by_place {
-        let difference = snapshot.gradient.max_abs_difference(&one(reference, step, parameter).gradient)?;
+    for (&(update, parameter, _), snapshot) in &run.by_place {
+        let difference = snapshot.gradient.max_abs_difference(&one(reference, update, parameter).gradient)?;
         if difference > max || difference.is_nan() {
             max = difference;
         }
@@ -149,8 +149,9 @@ fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result
 }
 
 /// A wrong gradient: at an op that should have written it, or a part of it, but was taken out by a trouble rule; else at the op that wrote it
-/// last before it was averaged. Where ranks share a gradient, each of them may be to blame.
-fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, rank: Rank) -> Difference {
+/// last before `update` read its average. Where ranks share a gradient, each of them may be to blame.
+fn gradient_difference(program: &Program, update: OpId, parameter: ParameterId, rank: Rank) -> Difference {
+    let update = program.op(update).origin;
     let unit = program.units.iter().position(|unit| unit.parameters.contains(&parameter));
     let is_gradient = |buffer: &crate::base::BufferId| match program.buffers[buffer.index()].name {
         Name::Gradient(written) | Name::Unreduced(written) => written == parameter,
@@ -159,12 +160,16 @@ fn gradient_difference(program: &Program, step: u32, parameter: ParameterId, ran
     };
     let writes = |op: &&OpId| {
         let op = program.op(**op);
-        op.origin.step == step && op.origin.pass != crate::program::PassName::Optimizer && op.writes.iter().any(is_gradient)
+        let is_of_it = match update.slot {
+            Some(slot) => op.origin.slot.is_some_and(|other| other.micro_batch == slot.micro_batch),
+            None => op.origin.step == update.step,
+        };
+        is_of_it && op.origin.pass != crate::program::PassName::Optimizer && op.writes.iter().any(is_gradient)
     };
     let is_skipped = |op: &&OpId| matches!(program.kind(**op), OpKind::Skipped(_)) && writes(op);
     let sharing = unit.map_or(1, |unit| program.units[unit].shards);
     let skipped = program.order.iter().skip(rank.index()).take(sharing).find_map(|order| order.iter().find(is_skipped));
     let op = skipped.or_else(|| program.order[rank.index()].iter().rfind(writes)).copied().unwrap_or_default();
     let tensor = format!("gradient of {}", program.parameters[parameter.index()].name);
-    Difference { step, op, tensor, rank: skipped.map_or(rank, |&op| program.rank_of(op)) }
+    Difference { step: update.step, op, tensor, rank: skipped.map_or(rank, |&op| program.rank_of(op)) }
 }

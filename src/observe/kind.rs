@@ -111,7 +111,9 @@ impl Kind {
         let view = run.program.op(op);
         match view.kind {
             OpKind::Run(kernel) => match (run.program.kernels[kernel.index()].kernel, view.origin.slot) {
-                (Kernel::Flatten | Kernel::Unflatten | Kernel::TakeShard | Kernel::Release, _) => Self::Copy,
+                (Kernel::Flatten | Kernel::Unflatten | Kernel::TakeShard | Kernel::Stash(_) | Kernel::Release, _) => Self::Copy,
+                // An update of its own belongs to a micro-batch's slot.
+                (Kernel::ZeroGradients | Kernel::Average(_) | Kernel::Optimizer(_), _) => Self::Optimizer,
                 (Kernel::Recompute(_) | Kernel::RecomputeAttention(_), _) => Self::Recompute,
                 (_, Some(slot)) => Self::of_pass(slot.pass),
                 (kernel, None) => Self::of_kernel(kernel),
@@ -151,7 +153,7 @@ impl Kind {
             | Kernel::Optimizer(_)
             | Kernel::AverageShard
             | Kernel::OptimizerShard => Self::Optimizer,
-            Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten | Kernel::Release => Self::Copy,
+            Kernel::Stash(_) | Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten | Kernel::Release => Self::Copy,
         }
     }
 }

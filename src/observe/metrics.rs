@@ -8,10 +8,12 @@ use super::ledger::{Ledger, State, state};
 use super::run::Run;
 use super::traffic::{self, CollectiveStats, Wire, whole_sent};
 use super::volume::{self, Flops};
-use crate::base::{Bytes, OpId, Rank, Ticks};
-use crate::program::OpKind;
+use std::collections::BTreeSet;
+
+use crate::base::{BufferId, Bytes, OpId, Rank, Ticks};
 use crate::program::memory::ByRole;
 use crate::program::plan::{Pass, Slot};
+use crate::program::{Name, OpKind};
 
 /// The numbers of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +55,8 @@ pub struct RankMetrics {
     pub peak_in_flight: u32,
     /// The same to the end of W.
     pub peak_in_flight_to_weight: u32,
+    /// Most versions of its weights at a time: the newest, and those that micro-batches under way still need.
+    pub weight_versions: u32,
     /// What it sent.
     pub bytes_sent: Bytes,
     /// What it received.
@@ -76,13 +80,15 @@ impl Metrics {
     #[must_use]
     pub fn new(run: &Run, ledger: &Ledger) -> Self {
         let states = state(run.program);
+        let step = |op: &OpId| run.program.op(*op).origin.step;
+        let is_drained = run.program.order.iter().all(|order| order.is_sorted_by_key(step));
         let (padding, traffic_psi) = (volume::padding(run.program), volume::traffic_psi(run, FIRST));
         let ranks = (0..run.program.ranks()).map(Rank::new).zip(states);
         let ranks = ranks.map(|(rank, state)| {
             let (padding, traffic_psi) = (padding[rank.index() * run.program.fold()], traffic_psi[rank.index()]);
             let (peak_bytes, peak_by_role) = (ledger.rank(rank).peak().total(), ledger.rank(rank).peak().by_role);
             let mut metrics = RankMetrics { rank, peak_bytes, peak_by_role, state, padding, traffic_psi, ..Default::default() };
-            metrics.count(run);
+            metrics.count(run, is_drained);
             metrics
         });
         Self {
@@ -130,9 +136,14 @@ impl RankMetrics {
         self.idle - self.ramp
     }
 
-    fn count(&mut self, run: &Run) {
+    /// Where the pipeline is never drained, what a rank does for later steps keeps it busy within the first one.
+    fn count(&mut self, run: &Run, is_drained: bool) {
+        let counts = |op: &OpId| {
+            let starts_within = || run.times(*op).is_some_and(|times| times.start < run.makespan());
+            run.of_step(*op, FIRST) || (!is_drained && starts_within())
+        };
         let ops = run.program.order[self.rank.index()].iter().copied();
-        let ops: Vec<OpId> = ops.filter(|&op| run.of_step(op, FIRST) && run.times(op).is_some()).collect();
+        let ops: Vec<OpId> = ops.filter(|op| run.times(*op).is_some() && counts(op)).collect();
         let computing: Vec<OpId> = ops.iter().copied().filter(|&op| run.computes(op) && takes_time(run, op)).collect();
         let moving: Vec<OpId> = ops.iter().copied().filter(|&op| run.communicates(op) && takes_time(run, op)).collect();
         let (busy, communication) = (union(run, &computing), union(run, &moving));
@@ -140,8 +151,9 @@ impl RankMetrics {
         self.communication = length(&communication);
         self.overlapped = common(&busy, &communication);
         self.idle = run.makespan() - self.busy;
-        self.traffic(run, &ops);
+        self.traffic(run, ops.iter().copied().filter(|&op| run.of_step(op, FIRST)));
         self.in_flight(run, &ops);
+        self.weight_versions = weight_versions(run, self.rank);
         if computing.is_empty() {
             self.idle_without_compute(&communication);
         } else {
@@ -174,8 +186,8 @@ impl RankMetrics {
         }
     }
 
-    fn traffic(&mut self, run: &Run, ops: &[OpId]) {
-        for &op in ops {
+    fn traffic(&mut self, run: &Run, ops: impl Iterator<Item = OpId>) {
+        for op in ops {
             match run.program.kind(op) {
                 OpKind::Send(_) => {
                     self.bytes_sent += run.message_bytes(op);
@@ -197,6 +209,9 @@ impl RankMetrics {
         let mut slots: Vec<(Slot, Ticks, Ticks)> = Vec::new();
         for op in computing {
             let (Some(slot), Some(times)) = (run.program.op(op).origin.slot, run.times(op)) else { continue };
+            if Kind::of(run, op) == Kind::Optimizer {
+                continue;
+            }
             match slots.last_mut() {
                 Some((last, _, end)) if *last == slot => *end = times.end,
                 _ => slots.push((slot, times.start, times.end)),
@@ -232,13 +247,32 @@ fn peak(slots: &[(Slot, Ticks, Ticks)], ends: impl Fn(Pass) -> bool) -> u32 {
     u32::try_from(held.max().unwrap_or(0)).unwrap_or(0)
 }
 
+/// The most versions of one parameter that stand on `rank` at a time.
+fn weight_versions(run: &Run, rank: Rank) -> u32 {
+    let name = |buffer: BufferId| match run.program.buffers[buffer.index()].name {
+        Name::Version(parameter, version) => Some((parameter, version)),
+        _ => None,
+    };
+    let (mut stashed, mut most) = (BTreeSet::new(), 0);
+    for &op in &run.program.order[rank.index()] {
+        stashed.extend(run.program.writes(op).iter().filter_map(|&buffer| name(buffer)));
+        let parameter = stashed.iter().next_back().map(|&(parameter, _)| parameter);
+        most = most.max(parameter.map_or(0, |parameter| stashed.range((parameter, 0)..).count()));
+        run.program.frees(op).filter_map(name).for_each(|version| {
+            stashed.remove(&version);
+        });
+    }
+    u32::try_from(most + 1).unwrap_or(u32::MAX)
+}
+
 fn takes_time(run: &Run, op: OpId) -> bool {
     run.times(op).is_some_and(|times| times.end > times.start)
 }
 
 /// The stretches that the ops cover, in order, none touching another.
 fn union(run: &Run, ops: &[OpId]) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = ops.iter().filter_map(|&op| run.times(op)).map(|times| (times.start, times.end)).collect();
+    let mut all: Vec<Stretch> =
+        ops.iter().filter_map(|&op| run.times(op)).map(|times| (times.start, times.end.min(run.makespan()))).collect();
     all.sort_unstable();
     let mut union: Vec<Stretch> = Vec::new();
     for (start, end) in all {

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod explain;
 pub mod export;
 pub mod flow;
+pub mod found;
 pub mod formula;
 pub mod gaps;
 pub mod held;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+pub use super::found::{Repair, RepairKind, SilentSwap};
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
 use super::slack::Slack;
@@ -44,6 +45,10 @@ pub struct Given {
     pub first_nan: Option<OpId>,
     /// What is wrong, and where it comes from.
     pub diagnosis: Vec<Diagnosis>,
+    /// Ends of messages that meet although they name different data.
+    pub silent_swaps: Vec<SilentSwap>,
+    /// At a deadlock: what would resolve it.
+    pub repairs: Vec<Repair>,
 }
 
 /// What is wrong with a run, and where it comes from.
@@ -137,6 +142,7 @@ pub struct Report {
     pub first_nan: Option<NanReport>,
     pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
+    pub silent_swaps: Vec<SilentSwap>,
     pub out_of_memory: Option<OutOfMemory>,
     pub events: usize,
 }
@@ -196,6 +202,7 @@ pub struct RankReport {
     pub critical_busy: f64,
     pub peak_in_flight: u32,
     pub peak_in_flight_to_weight: u32,
+    pub weight_versions: u32,
     pub peak_bytes: u64,
     pub peak_bytes_by_role: RoleBytes,
     pub state_bytes: StateBytes,
@@ -258,11 +265,13 @@ pub struct LinkReport {
 }
 
 /// Who waits for whom when nothing moves.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
 pub struct Waits {
     pub edges: Vec<EdgeReport>,
     pub cycles: Vec<Vec<u32>>,
+    pub behind: Vec<u32>,
+    pub repairs: Vec<Repair>,
 }
 
 /// One edge of the wait-for graph.
@@ -325,7 +334,8 @@ impl Report {
             verdict: given.verdict,
             first_nan: given.first_nan.map(|op| NanReport::new(run.program, op)),
             diagnosis: given.diagnosis,
-            waits: Waits::new(run),
+            waits: Waits::new(run, given.repairs),
+            silent_swaps: given.silent_swaps,
             out_of_memory: OutOfMemory::new(run),
             events: run.trace.events.len(),
         }
@@ -389,6 +399,7 @@ impl RankReport {
             critical_busy: time(critical),
             peak_in_flight: rank.peak_in_flight,
             peak_in_flight_to_weight: rank.peak_in_flight_to_weight,
+            weight_versions: rank.weight_versions,
             peak_bytes: rank.peak_bytes.0,
             peak_bytes_by_role: RoleBytes::new(&rank.peak_by_role),
             state_bytes: StateBytes { parameter, gradient, optimizer },
@@ -447,7 +458,7 @@ impl LinkReport {
 }
 
 impl Waits {
-    fn new(run: &Run) -> Self {
+    fn new(run: &Run, repairs: Vec<Repair>) -> Self {
         let Outcome::Deadlocked(graph) = &run.trace.outcome else { return Self::default() };
         let edge = |edge: &WaitEdge| EdgeReport {
             rank: edge.rank.0,
@@ -462,7 +473,8 @@ impl Waits {
             ranks.dedup();
             ranks
         };
-        Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect() }
+        let behind = graph.behind().map(|rank| rank.0).collect();
+        Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect(), behind, repairs }
     }
 }
 

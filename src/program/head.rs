@@ -129,6 +129,7 @@ impl Kernel {
             Self::Optimizer(part) => ("optimizer", Some(part)),
             Self::AverageShard => ("average-shard", None),
             Self::OptimizerShard => ("optimizer-shard", None),
+            Self::Stash(part) => ("stash", Some(part)),
             Self::TakeShard => ("take-shard", None),
             Self::Flatten => ("flatten", None),
             Self::Unflatten => ("unflatten", None),
@@ -141,7 +142,7 @@ impl Kernel {
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 20] {
+    pub fn all(part: Part) -> [Self; 21] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -156,6 +157,7 @@ impl Kernel {
             Self::Optimizer(part),
             Self::AverageShard,
             Self::OptimizerShard,
+            Self::Stash(part),
             Self::TakeShard,
             Self::Flatten,
             Self::Unflatten,

@@ -13,6 +13,7 @@ pub mod plan;
 pub mod ready;
 pub mod record;
 pub mod sheet;
+pub mod skipped;
 pub mod tables;
 pub mod text;
 pub mod trace;

@@ -53,6 +53,10 @@ pub enum Name {
     Recomputed(u32, u32),
     /// Where the random numbers of a part stood in forward, so that what is computed again drops the same elements.
     RandomState(u32, u32),
+    /// What a parameter was before so many updates and one more: its weights from when a micro-batch went forward.
+    Version(u32, u32),
+    /// With segments: what later segments have left as the gradient of a part's keys and values before this one.
+    KeyValueGradient(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -68,7 +72,7 @@ pub enum Name {
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 38] = [
+const NAMES: [NameText; 40] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -107,6 +111,8 @@ const NAMES: [NameText; 38] = [
     ("hdout", |slice, _| Name::Heads(AttentionTensor::OutputGradient, slice), false),
     ("hdq", |slice, _| Name::Heads(AttentionTensor::QueryGradient, slice), false),
     ("hdkv", |slice, _| Name::Heads(AttentionTensor::KeyValueGradient, slice), false),
+    ("version", Name::Version, true),
+    ("kvgrad", Name::KeyValueGradient, true),
 ];
 
 impl Name {
@@ -137,6 +143,8 @@ impl Name {
             Self::Recomputed(part, m) => (21, part, m),
             Self::Near(unit, place) => (22, unit, place),
             Self::RandomState(part, m) => (23, part, m),
+            Self::Version(parameter, version) => (38, parameter, version),
+            Self::KeyValueGradient(part, m) => (39, part, m),
             Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
             Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
         }
@@ -163,6 +171,23 @@ impl Name {
         if index == last_index { last_micro_batch.checked_sub(micro_batch) } else { None }
     }
 
+    /// The micro-batch whose data it holds; `None` where it holds another thing.
+    #[must_use]
+    pub fn micro_batch(self) -> Option<u32> {
+        match self {
+            Self::Tokens(m)
+            | Self::Targets(m)
+            | Self::Loss(m)
+            | Self::Activation(_, m)
+            | Self::ActivationGradient(_, m)
+            | Self::Saved(_, m)
+            | Self::Deferred(_, m)
+            | Self::KeyValueGradient(_, m)
+            | Self::Recomputed(_, m) => Some(m),
+            _ => None,
+        }
+    }
+
     /// What memory of this name is for, unless its program says otherwise.
     #[must_use]
     pub fn usual_role(self) -> Role {
@@ -172,6 +197,7 @@ impl Name {
             | Self::Activation(..)
             | Self::Saved(..)
             | Self::Deferred(..)
+            | Self::KeyValueGradient(..)
             | Self::Recomputed(..)
             | Self::RandomState(..)
             | Self::Attention(..)
@@ -185,7 +211,9 @@ impl Name {
             | Self::FirstMomentShard(..)
             | Self::SecondMomentShard(..)
             | Self::MasterShard(..) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Near(..) => Role::Bucket,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Near(..) | Self::Version(..) => {
+                Role::Bucket
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::name::Name;
 use super::plan::Slot;
+pub use super::skipped::SkippedKind;
 use crate::base::model::Part;
 use crate::base::settings::AttentionTensor;
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, Rank, StreamId};
@@ -21,21 +22,6 @@ pub enum OpKind {
     Collective(CollectiveId),
     /// Does nothing: a trouble rule took the op out. Its operands and its place stay visible.
     Skipped(SkippedKind),
-}
-
-/// What a skipped op would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkippedKind {
-    /// A compute op.
-    Run(KernelId),
-    /// A send.
-    Send(ChannelId),
-    /// A receive.
-    Recv(ChannelId),
-    /// A receive-reduce.
-    RecvReduce(ChannelId),
-    /// A collective.
-    Collective(CollectiveId),
 }
 
 /// A view of one op in the tables of its program.
@@ -68,6 +54,14 @@ pub struct Origin {
     pub pass: PassName,
 }
 
+impl Origin {
+    /// The number of the update that an optimizer's op is: a slot's own where a micro-batch has one, else its step's.
+    #[must_use]
+    pub fn update(self) -> u32 {
+        self.slot.map_or(self.step, |slot| slot.micro_batch)
+    }
+}
+
 /// The compiler's passes, as provenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassName {
@@ -83,6 +77,8 @@ pub enum PassName {
     DataParallel,
     /// Average, barrier and optimizer at the end of a step.
     Optimizer,
+    /// Weights kept for micro-batches that have used them.
+    Versions,
     /// A collective to its messages.
     Expand,
     /// Written by hand.
@@ -91,13 +87,14 @@ pub enum PassName {
 
 impl PassName {
     /// All passes with their names.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Lower, "lower"),
         (Self::Messages, "messages"),
         (Self::Recompute, "recompute"),
         (Self::Gather, "gather"),
         (Self::DataParallel, "data-parallel"),
         (Self::Optimizer, "optimizer"),
+        (Self::Versions, "versions"),
         (Self::Expand, "expand"),
         (Self::Hand, "hand"),
     ];
@@ -138,6 +135,8 @@ pub enum Kernel {
     AverageShard,
     /// The same as `Optimizer`, of shards
     OptimizerShard,
+    /// Roughly: version = parameters, before they change
+    Stash(Part),
     /// Roughly: shard = own part of concatenate(tensors)
     TakeShard,
     /// Roughly: pieces = chunks(concatenate(tensors))
@@ -252,34 +251,7 @@ impl Buffer {
     }
 }
 
-impl SkippedKind {
-    /// The kind before the op was skipped.
-    #[must_use]
-    pub fn original(self) -> OpKind {
-        match self {
-            Self::Run(kernel) => OpKind::Run(kernel),
-            Self::Send(channel) => OpKind::Send(channel),
-            Self::Recv(channel) => OpKind::Recv(channel),
-            Self::RecvReduce(channel) => OpKind::RecvReduce(channel),
-            Self::Collective(collective) => OpKind::Collective(collective),
-        }
-    }
-}
-
 impl OpKind {
-    /// The kind that stands for this op when a trouble rule takes it out.
-    #[must_use]
-    pub fn skipped(self) -> Self {
-        Self::Skipped(match self {
-            Self::Run(kernel) => SkippedKind::Run(kernel),
-            Self::Send(channel) => SkippedKind::Send(channel),
-            Self::Recv(channel) => SkippedKind::Recv(channel),
-            Self::RecvReduce(channel) => SkippedKind::RecvReduce(channel),
-            Self::Collective(collective) => SkippedKind::Collective(collective),
-            Self::Skipped(kind) => kind,
-        })
-    }
-
     /// The channel of a message's end.
     #[must_use]
     pub fn channel(self) -> Option<ChannelId> {

@@ -58,6 +58,12 @@ pub struct Setting {
     pub attention: Option<Attention>,
     /// Sequences in a micro-batch.
     pub micro_batch_size: usize,
+    /// Sequences of each micro-batch of a rank's step, where they differ; else empty.
+    pub micro_batch_sizes: Vec<u32>,
+    /// Micro-batches of different sizes count alike: the mean of means, which is not the mean.
+    pub mean_of_means: bool,
+    /// Segments that sequences are cut into; 0 where they are whole. Micro-batches are counted in segments then.
+    pub segments: u32,
     /// Micro-batches of a step over all data-parallel ranks: what gradients are averaged over.
     pub micro_batches_per_step: u32,
     /// Training steps.
@@ -78,6 +84,31 @@ pub struct Setting {
     pub optimizer: Optimizer,
     /// How many others each rank stands for, which do the same at the same time.
     pub others: usize,
+}
+
+impl Setting {
+    /// Sequences of a micro-batch of the run, and what its mean loss weighs beside that of an average one.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a number of sequences")]
+    pub fn size_and_weight(&self, micro_batch: u32) -> (usize, f64) {
+        let sizes = &self.micro_batch_sizes;
+        let Some(&size) = sizes.get(micro_batch as usize % sizes.len().max(1)) else { return (self.micro_batch_size, 1.0) };
+        let all: u32 = sizes.iter().sum();
+        let weight = f64::from(size) * sizes.len() as f64 / f64::from(all);
+        (size as usize, if self.mean_of_means { 1.0 } else { weight })
+    }
+
+    /// The number of the first sequence of a micro-batch of the run.
+    #[must_use]
+    pub fn first_sample(&self, micro_batch: u32) -> u64 {
+        let sizes = &self.micro_batch_sizes;
+        if sizes.is_empty() {
+            return u64::from(micro_batch) * self.micro_batch_size as u64;
+        }
+        let (rounds, place) = (micro_batch as usize / sizes.len(), micro_batch as usize % sizes.len());
+        let sum = |sizes: &[u32]| sizes.iter().copied().map(u64::from).sum::<u64>();
+        rounds as u64 * sum(sizes) + sum(&sizes[..place])
+    }
 }
 
 /// Padding in the data of one data-parallel rank: of its sequences only the first tokens count.
@@ -366,6 +397,17 @@ impl Program {
     /// Makes `op` wait for `on`, an op of the same rank that is issued earlier.
     pub fn wait(&mut self, op: OpId, on: OpId) {
         self.ops.wait(op, on);
+    }
+
+    /// Replaces what `op` waits for.
+    pub fn set_waits(&mut self, op: OpId, waits: &[OpId]) {
+        self.ops.clear_waits(op);
+        waits.iter().for_each(|&on| self.ops.wait(op, on));
+    }
+
+    /// Moves an op to another stream of its rank.
+    pub fn set_stream(&mut self, op: OpId, stream: StreamId) {
+        self.ops.rows[op.index()].stream = stream;
     }
 
     /// Makes `op` the last use of `buffer`.

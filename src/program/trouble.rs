@@ -66,6 +66,18 @@ pub enum TroubleKind {
     SwappedStripes,
     /// Attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows.
     NaiveLse,
+    /// Messages hold their rank until the peer stands at the other end.
+    BlockingSends,
+    /// Whole gradients are summed behind the first micro-batch of a step.
+    EarlySum,
+    /// Micro-batches of different sizes count alike.
+    MeanOfMeans,
+    /// A stage begins one layer too late.
+    LayerMissing,
+    /// A stage begins one layer too early.
+    LayerTwice,
+    /// In a pipeline that is never drained: backward uses the newest weights, not those of its forward.
+    NoStash,
 }
 
 /// A row of the table: a fault.
@@ -114,7 +126,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 23] = [
+pub static FAULTS: [Fault; 29] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -301,6 +313,66 @@ pub static FAULTS: [Fault; 23] = [
         "attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows",
         "large scores become no numbers; small ones are right",
     ),
+    Fault {
+        kind: TroubleKind::BlockingSends,
+        name: "blocking-sends",
+        meaning: "sends and receives between stages hold their rank until the peer stands at the other end",
+        seen: "two neighbours that both send first wait for each other in a circle",
+        acts: Making,
+        takes: &[OneRank],
+        needs: &[],
+        wants: "a pipeline of several ranks, with other semantics than blocking",
+    },
+    Fault {
+        kind: TroubleKind::EarlySum,
+        name: "early-sum",
+        meaning: "gradients are summed over the ranks behind the first micro-batch of a step, and later ones add to the sum",
+        seen: "the usual traffic, a loss that falls, and replicas that drift apart",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "data-parallel ranks that sum whole gradients once a step, and several micro-batches",
+    },
+    Fault {
+        kind: TroubleKind::MeanOfMeans,
+        name: "mean-of-means",
+        meaning: "the mean losses of micro-batches are averaged, whatever their sizes",
+        seen: "a small bias: sequences of small micro-batches count more",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "micro-batches of different sizes: micro_batch_sizes",
+    },
+    Fault {
+        kind: TroubleKind::LayerMissing,
+        name: "layer-missing",
+        meaning: "the rank's stage begins one layer too late, and nobody runs that layer",
+        seen: "a loss that falls all the same, and other numbers than one device's",
+        acts: Making,
+        takes: &[OneRank],
+        needs: &[OneRank],
+        wants: "a rank behind the first, with one stage of at least two layers",
+    },
+    Fault {
+        kind: TroubleKind::LayerTwice,
+        name: "layer-twice",
+        meaning: "the rank's stage begins one layer too early, and that layer runs on two ranks",
+        seen: "a loss that falls all the same, and other numbers than one device's",
+        acts: Making,
+        takes: &[OneRank],
+        needs: &[OneRank],
+        wants: "a rank behind the first, with one stage of at least two layers",
+    },
+    Fault {
+        kind: TroubleKind::NoStash,
+        name: "no-stash",
+        meaning: "backward uses the newest weights, not those that its forward used",
+        seen: "a loss that falls, and gradients that belong to no weights",
+        acts: Ops,
+        takes: &[OneRank, Op, Step],
+        needs: &[],
+        wants: "a pipeline that is never drained: pipedream, or pipedream-2bw",
+    },
 ];
 
 /// The row of a bug of attention: it is in the code that all ranks run, and in every op.

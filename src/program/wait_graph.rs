@@ -1,6 +1,6 @@
 //! The wait-for graph: who waits for whom, and in which circles. Made from one function that says what an op waits for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tables::Program;
 use super::trace::{WaitEdge, WaitGraph};
@@ -29,6 +29,16 @@ impl WaitGraph {
         }
         cycles.sort();
         Self { edges, cycles }
+    }
+}
+
+impl WaitGraph {
+    /// The ranks that wait for another and stand in no circle: they are only behind. None if there is no circle.
+    pub fn behind(&self) -> impl Iterator<Item = Rank> + '_ {
+        let waiting: BTreeSet<Rank> = self.edges.iter().map(|edge| edge.rank).collect();
+        let circles: BTreeSet<Rank> = self.cycles.iter().flatten().map(|&(rank, _)| rank).collect();
+        let waiting = if circles.is_empty() { BTreeSet::new() } else { waiting };
+        waiting.into_iter().filter(move |rank| !circles.contains(rank))
     }
 }
 

@@ -174,6 +174,8 @@ keys! {
     batch Batch {
         MICRO_BATCHES "micro_batches" Integer(1, 1_000_000), Is("8"), "", "micro-batches per data-parallel rank and step";
         MICRO_BATCH_SIZE "micro_batch_size" Integer(1, 65_536), Is("1"), "sequences", "size of a micro-batch";
+        MICRO_BATCH_SIZES "micro_batch_sizes" Integers(1, 65_536), Like("[1, 1, 1, 1, 1, 1, 1, 1]", "all as micro_batch_size"), "sequences",
+            "sizes of micro-batches that differ, one for each; losses are weighted by them";
         STEPS "steps" Integer(1, 1_000_000), Is("2"), "", "training steps";
     }
     parallel Parallel {
@@ -222,6 +224,8 @@ keys! {
         CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 1_000), Like("1", "2 for schedules on a loop or a V, else 1"), "stages",
             "stages of each rank";
+        SEGMENTS "segments" Integer(1, 1_000), Like("1", "2 for schedules that take segments, else 1"), "segments",
+            "pieces that each sequence is cut into; they go through the pipeline one after the other";
         CHUNK_COSTS "chunk_costs" Choice(|| ChunkCosts::NAMES.to_vec()), Is("whole"), "",
             "unit costs: a chunk takes a whole slot, or its share of the rank's";
         P2P "p2p" Choice(|| PointToPoint::NAMES.to_vec()), Is("edge-fifo"), "",

@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training, Updates};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -131,7 +131,9 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     let parts = float(training.model.layers) + 2.0;
     let micro_batch = 2.0 + 3.0 * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
-    let compute = data * (micro_batch * f64::from(training.batch.micro_batches) + 2.0 * parts);
+    // A micro-batch with an update of its own: average, stash, optimizer.
+    let update = if training.pipeline.updates == Updates::EachMicroBatch { 3.0 * parts } else { 0.0 };
+    let compute = data * ((micro_batch + update) * f64::from(training.pieces()) + 2.0 * parts);
     Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand, sums_once) }
 }
 

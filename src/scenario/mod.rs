@@ -37,8 +37,8 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
 use crate::base::precision::Precision;
 pub use crate::base::settings::{
-    AllReduce, CollectiveKind, ContextMethod, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values,
-    Wrap,
+    AllReduce, CollectiveKind, ContextMethod, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Updates,
+    Values, Wrap,
 };
 use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
@@ -108,12 +108,14 @@ pub struct Training {
 }
 
 /// How much data a step takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Micro-batches per data-parallel rank and step, m.
     pub micro_batches: u32,
-    /// Sequences in a micro-batch, b.
+    /// Sequences in a micro-batch, b; in the largest, where they differ.
     pub micro_batch_size: usize,
+    /// Sequences of each micro-batch of a rank's step, where they differ; else empty.
+    pub sizes: Vec<usize>,
     /// Training steps.
     pub steps: u32,
     /// What was done before the first of them.
@@ -194,12 +196,27 @@ pub struct Recomputation {
 pub struct Pipeline {
     /// Which slots run where, and in which order.
     pub order: Order,
+    /// When a stage updates its weights.
+    pub updates: Updates,
+    /// Segments that sequences go through the pipeline in; divides the model's sequence.
+    pub segments: u32,
     /// Who waits for whom when stages exchange a message.
     pub p2p: PointToPoint,
     /// Ranks meet at the end of a step.
     pub barrier: bool,
+    /// Trouble: a stage that begins a layer too late or too early.
+    pub off_by_one: Option<OffByOne>,
     /// Blocks of each stage; one entry per stage, each at least 1, together the model's layers.
     pub layers_per_stage: Vec<usize>,
+}
+
+/// A stage whose cut is off by one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffByOne {
+    /// The stage, not the first.
+    pub stage: usize,
+    /// It runs the last layer of the stage before it, too; otherwise it leaves its own first layer out.
+    pub is_early: bool,
 }
 
 /// Which slots run where, and in which order.
@@ -324,11 +341,21 @@ impl Training {
         self.model.tied && !(0..self.mesh.size(Axis::Pipeline)).any(ends)
     }
 
-    /// The plan of a step.
+    /// What a step takes through the pipeline, one after the other: micro-batches, or segments of them.
+    #[must_use]
+    pub fn pieces(&self) -> u32 {
+        self.batch.micro_batches * self.pipeline.segments
+    }
+
+    /// The plan of a step; of all steps, whose micro-batches are numbered through, where the pipeline is never drained.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match &self.pipeline.order {
-            Order::Schedule(schedule) => (schedule.plan)(self.size()),
+            Order::Schedule(schedule) => {
+                let rounds = if self.pipeline.updates.is_asynchronous() { self.batch.steps } else { 1 };
+                let size = self.size();
+                (schedule.plan)(Size { micro_batches: rounds * size.micro_batches, ..size })
+            }
             Order::Sheet(sheet) => sheet.plan(),
             Order::Plan(plan) => Plan::clone(plan),
         }
@@ -342,15 +369,26 @@ impl Training {
     pub fn size(&self) -> Size {
         let ranks = self.mesh.size(Axis::Pipeline);
         let count = |number: usize| u32::try_from(number).expect("a checked number of stages");
-        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), micro_batches: self.batch.micro_batches }
+        let (segments, micro_batches) = (self.pipeline.segments, self.batch.micro_batches);
+        Size { ranks: count(ranks), chunks: count(self.stages() / ranks), segments, micro_batches }
     }
 
     /// The blocks of `stage`.
     #[must_use]
     pub fn layers(&self, stage: usize) -> Range<usize> {
         let layers = &self.pipeline.layers_per_stage;
-        let start = layers[..stage].iter().sum();
-        start..start + layers[stage]
+        let start: usize = layers[..stage].iter().sum();
+        let first = match self.pipeline.off_by_one {
+            Some(OffByOne { stage: wrong, is_early }) if wrong == stage => {
+                if is_early {
+                    start - 1
+                } else {
+                    start + 1
+                }
+            }
+            _ => start,
+        };
+        first..start + layers[stage]
     }
 
     /// The parts of the model on `stage`, in forward order: the first stage has the embedding, the last the head.

@@ -87,6 +87,18 @@ impl Problems {
         Self::new(vec![Source { name: name.to_owned(), text: String::new() }], list)
     }
 
+    /// What stands in the way of something else than reading the file `name`: no place in it is to blame.
+    #[must_use]
+    pub fn of(name: &str, message: &str, hint: &str) -> Self {
+        Self::of_file(name, Problem::new(message).hint(hint))
+    }
+
+    /// The first of them, in a line.
+    #[must_use]
+    pub fn first(&self) -> String {
+        self.list.first().map_or_else(String::new, |problem| problem.message.clone())
+    }
+
     /// The problems as text for a terminal, `width` columns wide, without a last line break; with colours if `coloured`.
     #[must_use]
     pub fn render(&self, coloured: bool, width: usize) -> String {

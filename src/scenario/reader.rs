@@ -67,6 +67,7 @@ fn meant(written: &mut Written) -> Option<Scenario> {
     let seed = written.count(&top::SEED).map(u64::from);
     let mut scenario =
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
+    trouble::settle(&mut scenario);
     levels::check(written, &scenario);
     fold::settle(written, &mut scenario);
     trouble::settle(&mut scenario);

@@ -1,6 +1,6 @@
 //! `[data_parallel]`, `[fsdp]` and `[recompute]`: what ranks share out, and what they compute again to save memory.
 
-use super::keys::{data_parallel, fsdp, model, numerics as numerics_keys, parallel, pipeline, recompute};
+use super::keys::{batch, data_parallel, fsdp, model, numerics as numerics_keys, parallel, pipeline, recompute};
 use super::problem::Problem;
 use super::written::Written;
 use super::{
@@ -92,6 +92,9 @@ pub(super) fn check(written: &mut Written, training: &mut Training) {
     refuse_pipeline(written, training);
     refuse_two_way(written, training);
     refuse_split_embedding(written, training);
+    refuse_asynchronous(written, training);
+    refuse_segments(written, training);
+    refuse_unequal(written, training);
     refuse_prefetch(written, training);
     if !written.has(&data_parallel::EXPAND, 0) {
         training.data_parallel.expand = limits::is_small(training);
@@ -136,6 +139,45 @@ fn refuse_split_embedding(written: &mut Written, training: &Training) {
     let problem = Problem::new("a tied embedding stands on the first stage and on the last, and they share no shards of it");
     let keys = [&model::TIED, &model::PRESET, &data_parallel::STRATEGY, &data_parallel::NO_SYNC];
     written.refuse(&keys, problem.allowed("ddp with no_sync").hint("tied = false, or strategy = \"ddp\""));
+}
+
+/// Where a pipeline is never drained, stages update at different times: nobody could meet for a sum in between.
+fn refuse_asynchronous(written: &mut Written, training: &Training) {
+    if !training.pipeline.updates.is_asynchronous() {
+        return;
+    }
+    let (name, data) = (training.pipeline.order.name(), training.mesh.size(Axis::Data));
+    if data > 1 {
+        let problem = Problem::new(format!("{name} updates while micro-batches are under way, and takes no data-parallel ranks"));
+        let problem = problem.allowed("data = 1").hint("1f1b averages over replicas, once a step");
+        written.refuse(&[&parallel::DATA, &pipeline::SCHEDULE], problem);
+    }
+    if training.splits_embedding() {
+        let problem = Problem::new(format!("a tied embedding stands on two stages, which {name} updates at different times"));
+        written.refuse(&[&model::TIED, &model::PRESET, &pipeline::SCHEDULE], problem.allowed("tied = false"));
+    }
+}
+
+/// A segment's attention needs what earlier segments saved: there is nothing to compute again from a segment alone.
+fn refuse_segments(written: &mut Written, training: &Training) {
+    if training.pipeline.segments > 1 && training.model.dropout > 0.0 {
+        let problem = Problem::new("dropout does not go with segments of sequences").allowed("dropout = 0");
+        written.refuse(&[&model::DROPOUT, &pipeline::SEGMENTS, &pipeline::SCHEDULE], problem);
+    }
+    if training.pipeline.segments > 1 && training.recompute.mode != Recompute::None {
+        let problem = Problem::new(format!("recompute = {} does not go with segments of sequences", training.recompute.mode));
+        let problem = problem.allowed("none").hint("segments = 1 takes whole sequences through the pipeline");
+        written.refuse(&[&recompute::MODE, &pipeline::SEGMENTS, &pipeline::SCHEDULE], problem);
+    }
+}
+
+/// What is computed again is laid out for micro-batches of one size.
+fn refuse_unequal(written: &mut Written, training: &Training) {
+    if !training.batch.sizes.is_empty() && training.recompute.mode != Recompute::None {
+        let message = format!("recompute = {} does not go with micro-batches of different sizes", training.recompute.mode);
+        let problem = Problem::new(message).allowed("none").hint("micro_batch_size gives all the same size");
+        written.refuse(&[&recompute::MODE, &batch::MICRO_BATCH_SIZES], problem);
+    }
 }
 
 /// Beyond the last unit there is nothing to gather.

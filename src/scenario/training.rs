@@ -2,6 +2,7 @@
 
 use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
+use super::value::Value;
 use super::written::Written;
 use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding};
 use crate::base::mesh::Mesh;
@@ -21,7 +22,8 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
     let layers = model.as_ref().map(|model| model.layers);
-    let pipeline = pipeline::read(written, layers);
+    let sequence = model.as_ref().map(|model| model.sequence);
+    let pipeline = pipeline::read(written, layers, sequence);
     let optimizer = read_optimizer(written);
     let mut training = Training {
         model: model?,
@@ -39,14 +41,38 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     Some(training)
 }
 
-fn read_batch(written: &Written) -> Option<Batch> {
+fn read_batch(written: &mut Written) -> Option<Batch> {
+    let sizes = read_sizes(written)?;
     Some(Batch {
         micro_batches: written.count(&batch::MICRO_BATCHES)?,
-        micro_batch_size: written.size(&batch::MICRO_BATCH_SIZE)?,
+        micro_batch_size: sizes.iter().copied().max().map_or_else(|| written.size(&batch::MICRO_BATCH_SIZE), Some)?,
+        // A list of equal sizes is one size.
+        sizes: if sizes.windows(2).all(|pair| pair[0] == pair[1]) { Vec::new() } else { sizes },
         steps: written.count(&batch::STEPS)?,
         before: Before::default(),
         padded: None,
     })
+}
+
+/// The sizes of micro-batches, one for each; none if they are not written.
+fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
+    let key = &batch::MICRO_BATCH_SIZES;
+    if !written.has(key, 0) {
+        return Some(Vec::new());
+    }
+    let sizes = written.value(key, 0).and_then(Value::sizes)?;
+    let largest = sizes.iter().copied().max();
+    if written.has(&batch::MICRO_BATCH_SIZE, 0) && written.size(&batch::MICRO_BATCH_SIZE) != largest {
+        let problem = Problem::new("`micro_batch_sizes` says how large each micro-batch is, and `micro_batch_size` all");
+        written.refuse(&[&batch::MICRO_BATCH_SIZE], problem.hint("leave one of the two out"));
+    }
+    let micro_batches = written.count(&batch::MICRO_BATCHES)? as usize;
+    if sizes.len() != micro_batches {
+        let message = format!("`micro_batch_sizes` has {} entries for {micro_batches} micro-batches", sizes.len());
+        written.refuse(&[key, &batch::MICRO_BATCHES], Problem::new(message).allowed("one entry per micro-batch"));
+        return None;
+    }
+    Some(sizes)
 }
 
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {

@@ -5,9 +5,10 @@ use super::problem::Problem;
 use super::reader::Extent;
 use super::value::Value;
 use super::written::Written;
-use super::{Scenario, Task};
-
+use super::{OffByOne, Order, Scenario, Task};
 use crate::base::mesh::Axis;
+use crate::schedule::Placement;
+
 use crate::base::{AttentionBug, Rank};
 use crate::program::tables::Padded;
 use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
@@ -42,8 +43,23 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     Some(Trouble { kind: fault.kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(usual) })
 }
 
+/// A cut that is off by one is the training's own; where a rank has several stages, or its only one a single layer, there is none.
+fn settle_cut(scenario: &mut Scenario) {
+    let Task::Train(training) = &mut scenario.task else { return };
+    let cut = |rule: &Trouble| {
+        let is_early = rule.kind == TroubleKind::LayerTwice;
+        let stage = training.mesh.coordinate(rule.rank?, Axis::Pipeline);
+        let is_line = matches!(training.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::Line);
+        let has_room = stage > 0 && training.pipeline.layers_per_stage[stage] > 1;
+        let is_it = is_early || rule.kind == TroubleKind::LayerMissing;
+        (is_it && is_line && has_room).then_some(OffByOne { stage, is_early })
+    };
+    training.pipeline.off_by_one = scenario.trouble.iter().find_map(cut);
+}
+
 /// What a fault of the data means for the batches.
 pub(super) fn settle(scenario: &mut Scenario) {
+    settle_cut(scenario);
     let rule = scenario.trouble.iter().find(|rule| rule.kind == TroubleKind::UnequalTokens);
     let (Some(rule), Task::Train(training)) = (rule, &mut scenario.task) else { return };
     let (Ok(ranks), Some(rank)) = (u32::try_from(training.data_ranks()), rule.rank) else { return };

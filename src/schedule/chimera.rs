@@ -25,6 +25,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::TwoWay,
     takes,
     plan: |size| Game::new(size).play(),
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

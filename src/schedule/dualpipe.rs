@@ -27,6 +27,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
         let half = Half { ranks: size.ranks / 2, micro_batches: size.micro_batches / 2 };
         Plan::of_rows(size.ranks, |rank| half.row(rank.min(size.ranks - 1 - rank), Row::new(size, SCHEDULE.placement, rank)))
     },
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

@@ -23,6 +23,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
         let half = Half { ranks: size.ranks, micro_batches: size.micro_batches };
         Plan::of_rows(size.ranks, |rank| half.row(rank, Row::new(size, SCHEDULE.placement, rank)))
     },
+    ..Schedule::PLAIN
 };
 
 fn takes(size: Size) -> Result<(), Illegal> {

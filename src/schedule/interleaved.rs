@@ -19,6 +19,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Loop,
     takes,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

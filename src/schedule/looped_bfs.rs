@@ -13,6 +13,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Loop,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

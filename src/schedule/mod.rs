@@ -10,10 +10,14 @@ mod dualpipe;
 mod dualpipev;
 mod gpipe;
 mod interleaved;
+pub mod list;
 mod looped_bfs;
 mod naive;
 mod one_f_one_b;
+mod pipedream;
+mod pipedream_2bw;
 mod row;
+mod seq1f1b;
 mod size;
 mod theory;
 mod v_half;
@@ -23,6 +27,7 @@ mod zb_h1;
 mod zb_h2;
 mod zbv;
 
+use crate::base::settings::Updates;
 use crate::program::plan::Plan;
 
 pub use size::{Illegal, Measure, Placement, Size};
@@ -43,9 +48,13 @@ pub struct Schedule {
     pub source: &'static str,
     /// Which stages a rank holds.
     pub placement: Placement,
+    /// When a stage updates its weights.
+    pub updates: Updates,
+    /// Whether it can take a sequence through the pipeline in segments; its plan then numbers the segments of all micro-batches through.
+    pub segmented: bool,
     /// Whether it takes a size that suits its placement.
     pub takes: fn(Size) -> Result<(), Illegal>,
-    /// The plan of a step, for a size that it takes.
+    /// The plan for a size that it takes: of a step, or of all steps where the pipeline is never drained.
     pub plan: fn(Size) -> Plan,
 }
 
@@ -65,9 +74,26 @@ pub static SCHEDULES: &[Schedule] = &[
     chimera::SCHEDULE,
     dualpipe::SCHEDULE,
     dualpipev::SCHEDULE,
+    seq1f1b::SCHEDULE,
+    pipedream::SCHEDULE,
+    pipedream_2bw::SCHEDULE,
 ];
 
 impl Schedule {
+    /// What most schedules are: a row of the table says where it differs.
+    const PLAIN: Self = Self {
+        name: "",
+        title: "",
+        meaning: "",
+        theory: Theory::UNKNOWN,
+        source: "",
+        placement: Placement::Line,
+        updates: Updates::EachStep,
+        segmented: false,
+        takes: any,
+        plan: |size| Plan { rows: vec![Vec::new(); size.ranks as usize] },
+    };
+
     /// The schedule called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
@@ -79,7 +105,7 @@ impl Schedule {
     pub fn recognise(plan: &Plan) -> Option<&'static Self> {
         let count = |number: usize| u32::try_from(number).ok();
         let (ranks, stages, micro_batches) = (count(plan.rows.len())?, count(plan.stages())?, count(plan.micro_batches())?);
-        let size = Size { ranks, chunks: stages.checked_div(ranks)?, micro_batches };
+        let size = Size { ranks, chunks: stages.checked_div(ranks)?, segments: 1, micro_batches };
         let is_it = |schedule: &&Self| size.stages() == stages && schedule.check(size).is_ok() && (schedule.plan)(size) == *plan;
         SCHEDULES.iter().find(is_it)
     }
@@ -90,7 +116,17 @@ impl Schedule {
     /// Why not, with the nearest size that it takes.
     pub fn check(&self, size: Size) -> Result<(), Illegal> {
         self.placement.check(size)?;
+        if size.segments > 1 && !self.segmented {
+            let reason = format!("takes whole sequences, not {} segments of each", size.segments);
+            return Err(Illegal::new(Measure::Segments, 1, reason));
+        }
         (self.takes)(size)
+    }
+
+    /// Segments of a sequence where the scenario does not say.
+    #[must_use]
+    pub fn usual_segments(&self) -> u32 {
+        if self.segmented { 2 } else { 1 }
     }
 }
 
@@ -113,7 +149,8 @@ mod tests {
 
     fn plan(name: &str, ranks: u32, micro_batches: u32) -> String {
         let schedule = Schedule::find(name).expect("a schedule of the table");
-        let size = Size { ranks, chunks: schedule.placement.usual_chunks(), micro_batches };
+        let segments = schedule.usual_segments();
+        let size = Size { ranks, chunks: schedule.placement.usual_chunks(), segments, micro_batches };
         assert_eq!(schedule.check(size), Ok(()), "{name}");
         (schedule.plan)(size).to_string()
     }
@@ -187,6 +224,14 @@ mod tests {
         insta::assert_snapshot!(plan("dualpipev", 2, 4), @r"
         0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3
         1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3
+        ");
+    }
+
+    #[test]
+    fn segments_come_back_in_reverse() {
+        insta::assert_snapshot!(plan("seq1f1b", 2, 2), @r"
+        0F0,0F1,0F2,0B1,0F3,0B0,0B3,0B2
+        1F0,1F1,1B1,1F2,1B0,1F3,1B3,1B2
         ");
     }
 }

@@ -19,6 +19,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Line,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 fn row(size: Size, rank: u32) -> Vec<Cell> {

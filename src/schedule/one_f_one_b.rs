@@ -13,9 +13,11 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Line,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
-fn row(size: Size, rank: u32) -> Vec<Cell> {
+/// The row of `rank`.
+pub(super) fn row(size: Size, rank: u32) -> Vec<Cell> {
     let mut row = Row::new(size, SCHEDULE.placement, rank);
     let warm_up = (size.ranks - 1 - rank).min(size.micro_batches);
     for _ in 0..warm_up {

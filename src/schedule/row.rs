@@ -39,6 +39,12 @@ impl Row {
         self.cells.push(Cell::One(slot));
     }
 
+    /// B of a micro-batch out of turn.
+    pub fn backward_of(&mut self, chunk: u32, micro_batch: u32) {
+        let stage = self.chunks[chunk as usize].stage;
+        self.cells.push(Cell::One(Slot::new(stage, Pass::B, micro_batch)));
+    }
+
     /// B of the chunk's next micro-batch.
     pub fn backward(&mut self, chunk: u32) {
         let slot = self.next_backward(chunk, Pass::B);

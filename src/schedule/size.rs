@@ -9,6 +9,8 @@ pub struct Size {
     pub ranks: u32,
     /// Stages of each rank, v.
     pub chunks: u32,
+    /// Segments of each sequence, k.
+    pub segments: u32,
     /// Micro-batches of a step, m.
     pub micro_batches: u32,
 }
@@ -29,7 +31,7 @@ pub enum Placement {
 /// Why a schedule does not take a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Illegal {
-    /// Which of the three sizes is to blame.
+    /// Which of the sizes is to blame.
     pub what: Measure,
     /// What is wrong, in a sentence.
     pub reason: String,
@@ -37,13 +39,15 @@ pub struct Illegal {
     pub nearest: u32,
 }
 
-/// One of the three sizes.
+/// One of the sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Ranks of the pipeline.
     Ranks,
     /// Stages of each rank.
     Chunks,
+    /// Segments of each sequence.
+    Segments,
     /// Micro-batches of a step.
     MicroBatches,
 }
@@ -114,6 +118,7 @@ impl fmt::Display for Measure {
         f.write_str(match self {
             Self::Ranks => "pipeline",
             Self::Chunks => "chunks",
+            Self::Segments => "segments",
             Self::MicroBatches => "micro_batches",
         })
     }

@@ -13,4 +13,5 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Vee,
     takes: any,
     plan: |size| Block { hops: [1; 4], room: 2 * ((size.ranks + 1) / 3) + 2 }.plan(size),
+    ..Schedule::PLAIN
 };

@@ -23,6 +23,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Line,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank, 1)),
+    ..Schedule::PLAIN
 };
 
 /// The row of `rank`: `depth` forwards of warm-up for every rank behind it, and W passes that stay behind by `depth` for every rank

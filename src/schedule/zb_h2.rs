@@ -14,4 +14,5 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Line,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| zb_h1::row(size, rank, 2)),
+    ..Schedule::PLAIN
 };

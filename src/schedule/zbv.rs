@@ -16,6 +16,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     placement: Placement::Vee,
     takes: any,
     plan: |size| Plan::of_rows(size.ranks, |rank| row(size, rank)),
+    ..Schedule::PLAIN
 };
 
 const DOWN: u32 = 0;

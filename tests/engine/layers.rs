@@ -105,16 +105,16 @@ fn efficiency_is_mean_work_over_the_slowest_ranks() {
 /// Keys and values go around twice, but for one hop each time, their gradients once: to the last rank, and home.
 #[test]
 fn a_ring_moves_what_an_all_gather_moves() {
-    for ranks in [2_u64, 3, 5] {
-        let sequence = 2 * ranks as usize * 2;
+    for size in [2, 3, 5] {
+        let (sequence, ranks) = (4 * size, size as u64);
         // k and v, 1 head of 3, in f32.
         let block = 2 * (sequence as u64 / ranks) * 3 * 4;
-        let ring = metrics(&run(&(layer(ranks as usize, sequence, "") + &with(ContextMethod::Ring, Placement::Zigzag))));
+        let ring = metrics(&run(&(layer(size, sequence, "") + &with(ContextMethod::Ring, Placement::Zigzag))));
         for rank in &ring.ranks {
             assert_eq!(rank.bytes_sent, Bytes((2 * (ranks - 1) + ranks) * block), "{ranks}");
             assert_eq!(rank.bytes_received, rank.bytes_sent, "{ranks}");
         }
-        let gather = metrics(&run(&(layer(ranks as usize, sequence, "") + &with(ContextMethod::AllGather, Placement::Zigzag))));
+        let gather = metrics(&run(&(layer(size, sequence, "") + &with(ContextMethod::AllGather, Placement::Zigzag))));
         for rank in &gather.ranks {
             assert_eq!(rank.bytes_sent, Bytes(2 * (ranks - 1) * block), "{ranks}");
         }
@@ -124,9 +124,9 @@ fn a_ring_moves_what_an_all_gather_moves() {
 /// Four tensors go all to all forward, and their gradients backward: each rank keeps 1/N of what it has.
 #[test]
 fn ulysses_swaps_pieces_for_heads() {
-    for ranks in [2_u64, 3, 4] {
-        let (method, sequence) = (ContextMethod::Ulysses, 4 * ranks as usize);
-        let run = run(&(layer_of(method, ranks as usize, sequence, "") + &with(method, Placement::Contiguous)));
+    for size in [2, 3, 4] {
+        let (method, sequence, ranks) = (ContextMethod::Ulysses, 4 * size, size as u64);
+        let run = run(&(layer_of(method, size, sequence, "") + &with(method, Placement::Contiguous)));
         let metrics = metrics(&run);
         // q, out, dout and dq have 2 N heads, kv and dkv 2 N of keys and values together; out has a log-sum-exp for each head, too.
         let token = 2 * ranks * 3 * 4;

@@ -1,17 +1,21 @@
 //! Programs run: numbers, deadlocks, stepping, buckets.
 
 mod all_reduce;
+mod asynchronous;
 mod buckets;
 mod collectives;
 mod contention;
 mod deadlocks;
 mod dropout;
 mod faults;
+mod pipeline_faults;
+mod repairs;
 mod folding;
 mod half;
 mod layers;
 mod recompute;
 mod schedules;
+mod search;
 mod sharding;
 mod sheets;
 mod shipped;

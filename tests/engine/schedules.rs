@@ -204,6 +204,17 @@ fn selected_sizes_show_the_published_numbers() {
     check("chimera", (4, 4, 1), 16, 4, [&[3, 4, 4, 3]; 2]);
 }
 
+/// In units of segments: ramps of one each, and a rank holds those of a whole sequence and one for every rank behind it.
+#[test]
+fn segments_shorten_the_ramps() {
+    for (p, m, k) in [(2, 2, 2), (4, 4, 2), (4, 8, 4), (8, 8, 2), (8, 16, 4), (3, 5, 4), (4, 1, 4), (1, 2, 4)] {
+        let metrics = metrics("seq1f1b", (p, m, 1), &format!("pipeline.segments = {k}"));
+        let peaks: Vec<u32> = (0..p).map(|r| (m * k).min(p + k - 1 - r)).collect();
+        let expected = Shown { makespan: 3 * (m * k + p - 1), idle: 3 * (p - 1), to_input: peaks.clone(), to_weight: peaks };
+        assert_eq!(shown(&metrics), expected, "p{p} m{m} k{k}");
+    }
+}
+
 /// What the authors' own scheduler reaches; ours must be no longer and hold no more.
 #[test]
 fn schedules_made_of_blocks_are_as_good_as_published() {
@@ -230,7 +241,7 @@ fn schedules_made_of_blocks_keep_to_their_memory() {
         for (name, room) in [("v-half", 2 * (p / 2) + 2), ("v-min", 2 * ((p + 1) / 3) + 2)] {
             let schedule = Schedule::find(name).expect("a schedule");
             for micro_batches in [1, 2, 3, p, 2 * p + 1, 5 * p] {
-                let plan = (schedule.plan)(Size { ranks: p, chunks: 2, micro_batches });
+                let plan = (schedule.plan)(Size { ranks: p, chunks: 2, segments: 1, micro_batches });
                 for row in &plan.rows {
                     assert_eq!(row.len(), 6 * micro_batches as usize, "{name} p{p} m{micro_batches}");
                     let change = |slot: Slot| i32::from(slot.pass == Pass::F) - i32::from(slot.pass == Pass::W);
@@ -304,7 +315,7 @@ fn theory_says_what_runs_show() {
         for (p, m, v) in
             (1..6).flat_map(|p| [1, p, 2 * p, 3 * p + 1].into_iter().flat_map(move |m| (1..4).map(move |v| (p, m, v))))
         {
-            let size = Size { ranks: p, chunks: v, micro_batches: m };
+            let size = Size { ranks: p, chunks: v, segments: schedule.usual_segments(), micro_batches: m };
             for [forward, input, weight] in [[1, 1, 1], [1, 2, 1], [2, 1, 3], [3, 1, 0]] {
                 let all = forward + input + weight;
                 let float = |slots: u32| f64::from(slots);
@@ -317,7 +328,7 @@ fn theory_says_what_runs_show() {
                 let run = support::run(&text(schedule.name, (p, m, v), &costs));
                 let record = run.record();
                 let makespan = record.trace.clock.in_unit(record.run().makespan());
-                let expected = float(m * v * all) + idle;
+                let expected = float(m * v * size.segments * all) + idle;
                 assert!((makespan - expected).abs() < 1e-9, "{} {size:?} {costs}: {makespan}, not {expected}", schedule.name);
                 said += 1;
             }
@@ -329,8 +340,9 @@ fn theory_says_what_runs_show() {
 /// A plan is known by what it is; another order is another plan.
 #[test]
 fn plans_are_recognised() {
-    for schedule in SCHEDULES {
-        let size = Size { ranks: 4, chunks: schedule.placement.usual_chunks(), micro_batches: 8 };
+    // The orders of the others are those of 1F1B: with whole sequences, and with all steps as one.
+    for schedule in SCHEDULES.iter().filter(|schedule| !schedule.updates.is_asynchronous() && !schedule.segmented) {
+        let size = Size { ranks: 4, chunks: schedule.placement.usual_chunks(), segments: 1, micro_batches: 8 };
         let mut plan = (schedule.plan)(size);
         assert_eq!(Schedule::recognise(&plan), Some(schedule));
         plan.rows[0].swap(0, 1);
@@ -353,7 +365,7 @@ fn generated_plans_are_sound_and_never_deadlock() {
     for schedule in SCHEDULES {
         let mut taken = 0;
         for (p, m, v) in (1..6).flat_map(|p| (1..14).flat_map(move |m| (1..4).map(move |v| (p, m, v)))) {
-            if schedule.check(Size { ranks: p, chunks: v, micro_batches: m }).is_err() {
+            if schedule.check(Size { ranks: p, chunks: v, segments: schedule.usual_segments(), micro_batches: m }).is_err() {
                 continue;
             }
             taken += 1;
@@ -386,6 +398,20 @@ fn semantics_decide_which_schedules_deadlock() {
     }
 }
 
+/// The table that `ranklab list deadlocks` prints says the same of every schedule.
+#[test]
+fn the_table_of_deadlocks_is_what_runs_do() {
+    let table = ranklab::lab::semantics::table().expect("shapes have no kernels");
+    assert_eq!(table.len(), SCHEDULES.len());
+    for row in table {
+        let p2p = ranklab::base::PointToPoint::NAMES;
+        assert_eq!(row.completes.len(), p2p.len(), "{}", row.schedule);
+        assert_eq!(row.completes[..2], [true, true], "{}", row.schedule);
+        assert_eq!(row.completes[4], row.why.is_empty(), "{}: {}", row.schedule, row.why);
+        assert_eq!(row.completes[4], matches!(row.schedule, "naive" | "gpipe"), "{}", row.schedule);
+    }
+}
+
 /// The circle in which an interleaved schedule on eight ranks is known to hang where all of a rank's messages take one queue.
 #[test]
 fn a_known_circle_is_found() {
@@ -403,7 +429,7 @@ fn a_refused_size_has_a_legal_neighbour() {
     let mut refused = 0;
     for schedule in SCHEDULES {
         for (p, m, v) in (1..7).flat_map(|p| (1..18).flat_map(move |m| (1..4).map(move |v| (p, m, v)))) {
-            let mut size = Size { ranks: p, chunks: v, micro_batches: m };
+            let mut size = Size { ranks: p, chunks: v, segments: schedule.usual_segments(), micro_batches: m };
             let mut tries = 0;
             while let Err(illegal) = schedule.check(size) {
                 use ranklab::schedule::Measure;
@@ -412,6 +438,7 @@ fn a_refused_size_has_a_legal_neighbour() {
                 match illegal.what {
                     Measure::Ranks => size.ranks = illegal.nearest,
                     Measure::Chunks => size.chunks = illegal.nearest,
+                    Measure::Segments => size.segments = illegal.nearest,
                     Measure::MicroBatches => size.micro_batches = illegal.nearest,
                 }
                 assert!(tries < 5, "{}: {illegal:?}", schedule.name);

@@ -29,6 +29,23 @@ fn a_schedule_written_out_runs_as_itself() {
     }
 }
 
+/// With its messages written out as PyTorch places them, a schedule has the same numbers, and every message meets its own.
+#[test]
+fn a_schedule_with_its_messages_runs_as_itself() {
+    for (schedule, pipeline) in
+        [("gpipe", 4), ("1f1b", 3), ("zb-h1", 2), ("interleaved", 2), ("zbv", 2), ("v-half", 2), ("dualpipev", 2)]
+    {
+        let text = format!(
+            "{SMALL}[batch]\nmicro_batches = 4\n[parallel]\npipeline = {pipeline}\n[pipeline]\nschedule = \"{schedule}\"\n"
+        );
+        let named = support::run(&text);
+        let sheet = ranklab::program::sheet::Sheet::with_messages(named.plan.as_ref().expect("a pipeline")).expect("a sheet");
+        let written = run(&sheet.to_string(), &[]);
+        assert_eq!(check(written.session.program()), [], "{schedule}");
+        assert_eq!((written.losses, written.verdict.name()), (named.losses, "equal"), "{schedule}");
+    }
+}
+
 /// Two ranks, 1F1B, messages and waits where PyTorch 2.15 puts them.
 const PAIR: &str = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1\n\
                     1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1\n";

@@ -138,6 +138,7 @@ fn pipeline(run: &Run) -> Vec<String> {
     let mut facts = vec![
         format!("holds {}", list(|rank| rank.peak_in_flight.into())),
         format!("holds to W {}", list(|rank| rank.peak_in_flight_to_weight.into())),
+        format!("versions {}", list(|rank| rank.weight_versions.into())),
         format!("sends {} messages", list(|rank| rank.messages_sent)),
         format!("bubble {:.1} %", metrics.bubble_fraction() * 100.0),
         format!("idle {}", clock.show(metrics.ranks[0].idle)),

@@ -25,7 +25,7 @@ fn f32_is_near_autograd_in_f64() -> Result<()> {
 #[test]
 fn extreme_scores_stay_finite() -> Result<()> {
     for model in [GPT, LLAMA] {
-        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false };
+        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE };
         for dtype in [DType::F64, DType::F32] {
             let mut values = parameters(&dims.model, dtype)?;
             for (name, value) in &mut values {
@@ -50,7 +50,7 @@ fn extreme_scores_stay_finite() -> Result<()> {
 /// A number that went wrong shows in the loss; it isn't hidden by a maximum or an exponential.
 #[test]
 fn a_nan_reaches_the_loss() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None, half: false };
+    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE };
     let whole = parameters(&GPT, DType::F32)?;
     for parameter in GPT.parameters() {
         let mut values = whole.clone();
@@ -82,7 +82,7 @@ fn every_parameter_has_a_gradient() -> Result<()> {
 #[test]
 fn finite_differences_agree() -> Result<()> {
     for model in [GPT, LLAMA, Model { dropout: 0.3, ..LLAMA }] {
-        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false };
+        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE };
         let values = parameters(&dims.model, DType::F64)?;
         let gradients = cases::run(&dims, &values, 3)?.gradients;
         for parameter in dims.model.parameters() {

@@ -40,7 +40,9 @@ pub const LLAMA: Model = Model {
 
 /// Every case: what it is for, the model, and the micro-batch size.
 pub fn all() -> Vec<(&'static str, Dims)> {
-    let case = |name, model, micro_batch_size| (name, Dims { model, micro_batch_size, grid: None, half: false });
+    let case = |name, model, micro_batch_size| {
+        (name, Dims { model, micro_batch_size, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE })
+    };
     vec![
         case("gpt", GPT, 2),
         case("llama", LLAMA, 3),

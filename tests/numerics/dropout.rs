@@ -9,7 +9,13 @@ use super::cases::{GPT, LLAMA};
 const PLACES: [Place; 4] = [Place::Embedding, Place::Softmax, Place::Attention, Place::FeedForward];
 
 fn dims(model: &Model, dropout: f64, micro_batch_size: usize) -> Dims {
-    Dims { model: Model { dropout, ..model.clone() }, micro_batch_size, grid: None, half: false }
+    Dims {
+        model: Model { dropout, ..model.clone() },
+        micro_batch_size,
+        grid: None,
+        half: false,
+        segment: ranklab::base::model::Segment::WHOLE,
+    }
 }
 
 fn draw(part: Part, seed: u64, sample: u64) -> Draw {

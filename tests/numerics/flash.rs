@@ -50,7 +50,7 @@ impl Case {
     /// The reference vector's inputs, with logits `factor` squared times as large.
     fn reference(causal: bool, factor: f64, dtype: DType) -> Result<Self> {
         let tensor = |value: &dyn Fn(f64, f64) -> f64| {
-            let values = (0..64).map(|i| value((i / 4) as f64, (i % 4) as f64)).collect::<Vec<f64>>();
+            let values = (0..64).map(|i| value(f64::from(i / 4), f64::from(i % 4))).collect::<Vec<f64>>();
             Tensor::from_vec(values, (1, 16, 1, 4), &Device::Cpu)?.to_dtype(dtype)
         };
         Ok(Self {
@@ -93,9 +93,8 @@ impl Case {
         let Split { placement, ranks } = split;
         let held: Vec<Vec<u32>> = (0..ranks).map(|rank| placement.positions(self.q.dim(1).unwrap_or(0), ranks, rank)).collect();
         let part = |x: &Tensor, rank: usize| x.index_select(&Tensor::new(held[rank].as_slice(), &Device::Cpu)?, 1);
-        let mask = |rank: usize, source: usize| match self.causal {
-            true => Mask::Causal { queries: &held[rank], keys: &held[source] },
-            false => Mask::Full,
+        let mask = |rank: usize, source: usize| {
+            if self.causal { Mask::Causal { queries: &held[rank], keys: &held[source] } } else { Mask::Full }
         };
         let from = |rank: usize| (0..ranks).map(move |hop| (rank + ranks - hop) % ranks);
         let mut results: [Vec<Tensor>; 5] = Default::default();

@@ -29,7 +29,7 @@ fn rounding_is_that_of_a_conversion() -> Result<()> {
 #[test]
 fn gradients_are_near_autograd() -> Result<()> {
     for model in [GPT, LLAMA] {
-        let dims = Dims { model, micro_batch_size: 2, grid: None, half: true };
+        let dims = Dims { model, micro_batch_size: 2, grid: None, half: true, segment: ranklab::base::model::Segment::WHOLE };
         let rounded = |value: &Tensor| value.to_dtype(DType::BF16)?.to_dtype(DType::F32);
         let values = parameters(&dims.model, DType::F32)?
             .iter()

@@ -11,7 +11,7 @@ const START: RandomState = RandomState { seed: 0, sample: 0 };
 
 #[test]
 fn what_does_not_fit_is_refused() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None, half: false };
+    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE };
     let values = parameters(&GPT, DType::F32)?;
     let of = |part| -> Vec<Tensor> { dims.parameters_of(part).iter().map(|parameter| values[&parameter.name].clone()).collect() };
     let (tokens, targets) = data::batch(0, &dims, 0)?;
@@ -62,7 +62,7 @@ fn a_model_that_cannot_be_computed_is_refused() -> Result<()> {
         (Model { dropout: -0.1, ..GPT }, "dropout is a probability below 1, not -0.1"),
     ];
     for (model, expected) in cases {
-        let dims = Dims { model, micro_batch_size: 1, grid: None, half: false };
+        let dims = Dims { model, micro_batch_size: 1, grid: None, half: false, segment: ranklab::base::model::Segment::WHOLE };
         let message = embedding::forward(&dims, START, &tokens, &[]).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
         assert!(block::backward_weight(&dims, &[], &[], None).is_err());

@@ -11,6 +11,7 @@
 
 mod backward;
 mod cases;
+mod delayed;
 mod dropout;
 mod elementary;
 mod exact;
@@ -18,4 +19,5 @@ mod flash;
 mod half;
 mod misuse;
 pub mod oracle;
+mod segments;
 mod training;

@@ -19,8 +19,7 @@ fn given(verdict: Verdict) -> Given {
         tokens: Some(Tokens { micro_batch: 64, hide_traffic: 96.5 }),
         loss: vec![5.5, 5.25],
         verdict,
-        first_nan: None,
-        diagnosis: Vec::new(),
+        ..Given::default()
     }
 }
 

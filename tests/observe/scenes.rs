@@ -114,6 +114,7 @@ impl Scene {
             batch: Batch {
                 micro_batches: self.micro_batches,
                 micro_batch_size: 1,
+                sizes: Vec::new(),
                 steps: self.steps,
                 before: Before::default(),
                 padded: None,
@@ -138,6 +139,9 @@ impl Scene {
             },
             recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab, preserve_rng_state: true },
             pipeline: Pipeline {
+                updates: ranklab::base::Updates::EachStep,
+                segments: 1,
+                off_by_one: None,
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,
                 barrier: true,

@@ -85,8 +85,8 @@ fn values(data: &RunData, focus: u32, event: usize) -> Values {
     };
     let buffers = (0..data.program().buffers.len()).map(BufferId::new).filter(of_rank).map(value).collect();
     let attention = data.program().setting.attention;
-    let of_ranks = attention.iter().flat_map(|attention| (0..attention.slices).map(|rank| ranklab::base::Rank::new(rank)));
-    let queries = of_ranks.map(|rank| QueryState { rank, row: 0, most: 0.42, total: 3.141, output: vec![0.12, -0.4, 31.0] });
+    let of_ranks = attention.iter().flat_map(|attention| (0..attention.slices).map(ranklab::base::Rank::new));
+    let queries = of_ranks.map(|rank| QueryState { rank, row: 0, most: 0.42, total: 3.138, output: vec![0.12, -0.4, 31.0] });
     Values { event, rank, buffers, queries: queries.collect() }
 }
 

@@ -9,7 +9,7 @@ use ranklab::schedule::{Schedule, Size};
 
 fn plan(name: &str, ranks: u32, chunks: u32, micro_batches: u32) -> Plan {
     let schedule = Schedule::find(name).expect("a schedule");
-    let size = Size { ranks, chunks, micro_batches };
+    let size = Size { ranks, chunks, segments: 1, micro_batches };
     assert_eq!(schedule.check(size), Ok(()), "{name} {size:?}");
     (schedule.plan)(size)
 }

@@ -18,7 +18,8 @@ fn plans_of_all_schedules_are_read_back() {
     let mut read_back = 0;
     for schedule in SCHEDULES {
         for (ranks, micro_batches) in [(1, 2), (2, 4), (3, 6), (4, 8), (4, 12), (5, 10)] {
-            let size = Size { ranks, chunks: schedule.placement.usual_chunks(), micro_batches };
+            let size =
+                Size { ranks, chunks: schedule.placement.usual_chunks(), segments: schedule.usual_segments(), micro_batches };
             if schedule.check(size).is_err() {
                 continue;
             }
@@ -35,6 +36,46 @@ fn plans_of_all_schedules_are_read_back() {
         }
     }
     assert!(read_back > 50, "{read_back}");
+}
+
+/// Plan to sheet with messages and back, for every schedule: as PyTorch lowers it, and loads it.
+#[test]
+fn plans_of_all_schedules_get_their_messages() {
+    let mut lowered = 0;
+    for schedule in SCHEDULES {
+        for (ranks, micro_batches) in [(1, 2), (2, 4), (3, 6), (4, 8), (4, 12), (5, 10), (8, 16)] {
+            let size =
+                Size { ranks, chunks: schedule.placement.usual_chunks(), segments: schedule.usual_segments(), micro_batches };
+            if schedule.check(size).is_err() {
+                continue;
+            }
+            let plan = (schedule.plan)(size);
+            if schedule.placement == Placement::TwoWay {
+                assert!(Sheet::with_messages(&plan).is_err(), "PyTorch wants each stage on one rank");
+                continue;
+            }
+            let sheet = Sheet::with_messages(&plan).unwrap_or_else(|errors| panic!("{} {size:?}: {errors:?}", schedule.name));
+            let read_back = read(&sheet.to_string());
+            assert_eq!((read_back.plan(), &read_back), (plan.clone(), &sheet), "{} {size:?}", schedule.name);
+            let sends = sheet.rows.iter().flatten().flatten().filter(|action| action.to_string().contains("SEND_")).count();
+            // A send and its wait; none between two stages of one rank.
+            let homes =
+                |stage: u32| plan.rows.iter().position(|row| row.iter().any(|cell| cell.slots().any(|slot| slot.stage == stage)));
+            let hops = (1..size.stages()).filter(|&stage| homes(stage) != homes(stage - 1)).count();
+            assert_eq!(sends, 2 * 2 * hops * (micro_batches * size.segments) as usize, "{} {size:?}", schedule.name);
+            lowered += 1;
+        }
+    }
+    assert!(lowered > 60, "{lowered}");
+}
+
+#[test]
+fn a_lowered_plan_is_what_pytorch_writes() {
+    let plan = read("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n").plan();
+    insta::assert_snapshot!(Sheet::with_messages(&plan).expect("a plan that PyTorch takes").to_string(), @r"
+    0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1
+    1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1
+    ");
 }
 
 #[test]

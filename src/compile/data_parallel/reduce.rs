@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::base::mesh::Axis;
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank, StreamId};
-use crate::compile::Build;
+use crate::compile::{Build, trouble};
 use crate::program::tables::{COMPUTE, Collective, CollectiveKind};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
@@ -24,11 +24,12 @@ pub(in crate::compile) fn run(build: &mut Build) {
         return;
     }
     let stream = program.communication_stream("dp");
+    let early = trouble::sums_early(build.scenario, training);
     let mut meetings = Meetings { training, sharing, known: BTreeMap::new() };
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         let stage = training.mesh.coordinate(rank, Axis::Pipeline);
-        let mut walk = Walk { program, meetings: &mut meetings, held: &build.held[rank.index()], rank, stage, stream };
+        let mut walk = Walk { program, meetings: &mut meetings, held: &build.held[rank.index()], rank, stage, stream, early };
         let issued = walk.insert(&order);
         program.order[rank.index()] = issued;
     }
@@ -61,6 +62,8 @@ struct Walk<'a, 'b> {
     rank: Rank,
     stage: usize,
     stream: StreamId,
+    /// Trouble: only the first micro-batch of a step is waited for.
+    early: bool,
 }
 
 impl Walk<'_, '_> {
@@ -95,7 +98,7 @@ impl Walk<'_, '_> {
         let mut ends: BTreeMap<Window, usize> = BTreeMap::new();
         for (at, &op) in order.iter().enumerate() {
             let view = self.program.op(op);
-            let Some(slot) = view.origin.slot else { continue };
+            let Some(slot) = view.origin.slot.filter(|slot| !self.early || slot.micro_batch == 0) else { continue };
             let micro_batch = if self.meetings.sharing.every_micro_batch { slot.micro_batch } else { 0 };
             let window = Window { step: view.origin.step, micro_batch };
             let mut touched: Vec<usize> = view.writes.iter().filter_map(|buffer| place_of.get(buffer).copied()).collect();

@@ -4,6 +4,7 @@ mod attention;
 pub mod cpu;
 mod initial;
 mod precision;
+mod shards;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::value::Value;
-use crate::base::model::{Model, Part};
+use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
@@ -145,6 +146,21 @@ struct Operands<'a> {
     buffers: &'a [Value],
 }
 
+/// A piece of data: a segment of a micro-batch's sequences, their number, and what a token's loss weighs in it beside the
+/// tokens of others.
+struct Piece {
+    segment: Segment,
+    size: usize,
+    weight: f64,
+}
+
+/// What other segments of a block's sequences left: q, k and v of earlier ones, and from later ones the gradient of keys and values.
+#[derive(Default)]
+struct Others {
+    earlier: Vec<Tensor>,
+    later: Option<Tensor>,
+}
+
 impl<'a> Operands<'a> {
     fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
         let mut operands = Self { program, op, recomputed: None, random_state: None, buffers };
@@ -172,6 +188,7 @@ impl<'a> Operands<'a> {
             Kernel::Accumulate => self.accumulate(),
             Kernel::Average(_) | Kernel::AverageShard => self.average(),
             Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
+            Kernel::Stash(_) => Ok(self.op.reads.iter().map(|&parameter| self.value(parameter).clone()).collect()),
             Kernel::TakeShard => self.take_shard(),
             Kernel::Flatten => self.flatten(),
             Kernel::Unflatten => self.unflatten(),
@@ -194,9 +211,24 @@ impl<'a> Operands<'a> {
     }
 
     fn dims(&self) -> Result<Dims> {
+        let (setting, model) = (self.setting(), self.model()?.clone());
+        let Piece { segment, size, .. } = self.piece();
+        Ok(Dims { model, micro_batch_size: size, grid: setting.grid, segment, half: setting.dtype == Dtype::Bf16 })
+    }
+
+    /// The data that the op is about: named by what flows.
+    fn piece(&self) -> Piece {
         let setting = self.setting();
-        let (model, half) = (self.model()?.clone(), setting.dtype == Dtype::Bf16);
-        Ok(Dims { model, micro_batch_size: setting.micro_batch_size, grid: setting.grid, half })
+        if setting.segments <= 1 && setting.micro_batch_sizes.is_empty() {
+            let size = setting.micro_batch_size;
+            return Piece { segment: Segment::WHOLE, size, weight: 1.0 };
+        }
+        let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
+        let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
+        let of = setting.segments.max(1);
+        let segment = Segment { place: (piece % of) as usize, of: of as usize };
+        let (size, weight) = setting.size_and_weight(piece / of);
+        Piece { segment, size, weight }
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -235,11 +267,14 @@ impl<'a> Operands<'a> {
 
     fn load(&self, kernel: Kernel) -> Result<Vec<Value>> {
         let written = self.program.buffers[self.op.writes[0].index()].name;
-        let (Name::Tokens(micro_batch) | Name::Targets(micro_batch)) = written else { bail!("{kernel} writes {written}") };
+        let (Name::Tokens(piece) | Name::Targets(piece)) = written else { bail!("{kernel} writes {written}") };
         let dims = self.dims()?;
-        let sample = u64::from(micro_batch) * dims.micro_batch_size as u64;
+        let sample = self.setting().first_sample(piece / self.setting().segments.max(1));
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? })])
+        let micro_batch = piece / self.setting().segments.max(1);
+        let targets = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
+        let (first, tokens) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
+        Ok(vec![one(if dims.segment.of == 1 { targets } else { targets.narrow(1, first, tokens)?.contiguous()? })])
     }
 
     /// Targets of a micro-batch; those of padding do not count.
@@ -252,6 +287,10 @@ impl<'a> Operands<'a> {
 
     /// The loss of a micro-batch and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
     fn weighed(&self, (loss, mut saved): (Tensor, Vec<Tensor>)) -> Result<(Tensor, Vec<Tensor>)> {
+        if let (false, Some(gradient)) = (self.setting().micro_batch_sizes.is_empty(), saved.last_mut()) {
+            // The gradient of the logits is where all others come from.
+            *gradient = cpu::elementwise::scale(gradient, self.piece().weight)?;
+        }
         let micro_batch = self.op.reads.iter().find_map(|buffer| match self.program.buffers[buffer.index()].name {
             Name::Targets(micro_batch) => Some(micro_batch),
             _ => None,
@@ -268,7 +307,10 @@ impl<'a> Operands<'a> {
         let dims = self.dims()?;
         let (output, saved) = match part {
             Part::Embedding => cpu::embedding::forward(&dims, self.draw(part)?.random, &self.tensor(0)?, &self.rest(1)?)?,
-            Part::Block(_) => cpu::block::forward(&dims, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => {
+                let (parameters, others) = self.parameters(&dims, part, 1)?;
+                cpu::block::forward_behind(&dims, self.draw(part)?, &self.tensor(0)?, &parameters, &others.earlier)?
+            }
             Part::Head => self.weighed(cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?)?,
         };
         let mut values = vec![one(output)];
@@ -347,12 +389,42 @@ impl<'a> Operands<'a> {
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
-        let (gradient, deferred) = match part {
+        let (gradient, deferred, left) = match part {
             Part::Embedding => bail!("nothing stands before the embedding"),
-            Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.saved(part, 1)?)?,
-            Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
+            Part::Block(_) => {
+                let (parameters, others) = self.parameters(&dims, part, 2)?;
+                let others = (others.earlier.as_slice(), others.later.as_ref());
+                cpu::block::backward_input_behind(&dims, &self.tensor(0)?, &parameters, &self.saved(part, 1)?, others)?
+            }
+            Part::Head => {
+                let (gradient, deferred) = cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?;
+                (gradient, deferred, None)
+            }
         };
-        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+        Ok([one(gradient), Value::Cpu(deferred.into())].into_iter().chain(left.map(one)).collect())
+    }
+
+    /// The parameters of a block, from the `place`-th read on, and what other segments of its sequences left behind them.
+    fn parameters(&self, dims: &Dims, part: Part, place: usize) -> Result<(Vec<Tensor>, Others)> {
+        let first = self.op.reads.len().min(place + dims.parameters_of(part).len());
+        let parameters = (place..first).map(|place| self.tensor(place)).collect::<Result<_>>()?;
+        let mut others = Others::default();
+        for (place, buffer) in self.op.reads.iter().enumerate().skip(first) {
+            match self.program.buffers[buffer.index()].name {
+                Name::KeyValueGradient(..) => others.later = Some(self.tensor(place)?),
+                _ => others.earlier.push(self.queries_keys_values(place)?),
+            }
+        }
+        Ok((parameters, others))
+    }
+
+    /// q, k and v among what a block saved.
+    fn queries_keys_values(&self, place: usize) -> Result<Tensor> {
+        let Some(&saved) = self.op.reads.get(place) else { bail!("q, k and v are missing") };
+        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
+            bail!("q, k and v were not saved")
+        };
+        Ok(self.bundle(place)?[qkv].clone())
     }
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
@@ -413,35 +485,8 @@ impl<'a> Operands<'a> {
             eps: optimizer.epsilon,
             weight_decay: optimizer.weight_decay,
         };
-        let step = self.setting().first_step + self.op.origin.step + 1;
+        let step = self.setting().first_step + self.op.origin.update() + 1;
         let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
         cpu::optimizer::adamw(settings, step, &state, &gradient)
-    }
-
-    fn flatten(&self) -> Result<Vec<Value>> {
-        let elements = self.op.writes.iter().map(|&buffer| self.layout(buffer).parts[0].elements()).sum();
-        unpack(self.program, &pack(&self.rest(0)?, elements)?, 0, self.op.writes)
-    }
-
-    fn unflatten(&self) -> Result<Vec<Value>> {
-        unpack(self.program, &pack(&self.rest(0)?, 0)?, 0, self.op.writes)
-    }
-
-    /// Writes the shard that the result's name tells.
-    fn take_shard(&self) -> Result<Vec<Value>> {
-        let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
-        let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
-            bail!("{name} is no shard")
-        };
-        let start = place as usize * self.layout(result).parts[0].elements();
-        let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
-        unpack(self.program, &whole, start, self.op.writes)
-    }
-
-    /// Adds the second half of what it reads to the first.
-    fn accumulate(&self) -> Result<Vec<Value>> {
-        let (kept, fresh) = self.op.reads.split_at(self.op.reads.len() / 2);
-        kept.iter().zip(fresh).map(|(&kept, &fresh)| add(self.layout(kept), self.value(kept), self.value(fresh))).collect()
     }
 }

@@ -7,6 +7,7 @@ mod hang;
 mod memory;
 mod numbers;
 mod pace;
+mod pipeline;
 
 use crate::base::{OpId, Rank};
 use crate::observe::Run;

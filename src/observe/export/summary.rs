@@ -6,7 +6,7 @@ use crate::base::units::short_number;
 use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
-use crate::observe::report::{Diagnosis, Given, Tokens, Verdict, VerdictKind};
+use crate::observe::report::{Diagnosis, Given, Repair, SilentSwap, Tokens, Verdict, VerdictKind};
 use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};
 use crate::program::head::head;
@@ -41,7 +41,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
         let _ = writeln!(text, "{name:<11}{value}");
     }
     let _ = write!(text, "\n{}", table(run, metrics));
-    text + &explained(run)
+    text + &swaps(&given.silent_swaps) + &explained(run, &given.repairs)
 }
 
 /// How many ranks there are, and how many are followed.
@@ -178,11 +178,22 @@ fn table(run: &Run, metrics: &Metrics) -> String {
     text
 }
 
+/// Messages that met the wrong way around.
+fn swaps(swaps: &[SilentSwap]) -> String {
+    swaps.iter().fold(String::new(), |mut text, SilentSwap { from, send, to, receive }| {
+        let _ = writeln!(
+            text,
+            "silent swap: `{send}` of r{from} meets `{receive}` of r{to}: equal shapes, other data, and nothing would notice"
+        );
+        text
+    })
+}
+
 /// Why a run did not complete.
-fn explained(run: &Run) -> String {
+fn explained(run: &Run, repairs: &[Repair]) -> String {
     match &run.trace.outcome {
         Outcome::Completed => String::new(),
-        Outcome::Deadlocked(_) => format!("\n{}", deadlock(run)),
+        Outcome::Deadlocked(_) => format!("\n{}", deadlock(run, repairs)),
         Outcome::OutOfMemory { rank, op, needed, limit } => {
             let what = op.map_or_else(
                 || "before the first op its parameters, gradients and optimizer state take".to_owned(),
@@ -196,7 +207,7 @@ fn explained(run: &Run) -> String {
     }
 }
 
-fn deadlock(run: &Run) -> String {
+fn deadlock(run: &Run, repairs: &[Repair]) -> String {
     let Outcome::Deadlocked(graph) = &run.trace.outcome else { return String::new() };
     let time = run.trace.clock.show(run.trace.end());
     let mut waiting: Vec<Rank> = graph.edges.iter().map(|edge| edge.rank).collect();
@@ -214,6 +225,13 @@ fn deadlock(run: &Run) -> String {
     }
     for cycle in why::cycles(run) {
         let _ = writeln!(text, "  in a circle: {cycle}");
+    }
+    let behind: Vec<String> = graph.behind().map(|rank| rank.to_string()).collect();
+    if !behind.is_empty() {
+        let _ = writeln!(text, "  only behind: {}", behind.join(", "));
+    }
+    for Repair { what, makespan, .. } in repairs {
+        let _ = writeln!(text, "  would resolve it: {what}; then it completes in {makespan} {}", run.trace.clock.unit());
     }
     text
 }

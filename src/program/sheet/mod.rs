@@ -5,6 +5,7 @@
 //! and every bad cell is told with its row, its column, and what was expected.
 
 mod check;
+mod lowered;
 mod messages;
 mod parse;
 

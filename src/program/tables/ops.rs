@@ -119,6 +119,10 @@ impl Ops {
         self.rows[op.index()].waits.push(&mut self.pool, on.0);
     }
 
+    pub(super) fn clear_waits(&mut self, op: OpId) {
+        self.rows[op.index()].waits = Chain::default();
+    }
+
     pub(super) fn free(&mut self, op: OpId, buffer: BufferId) {
         self.rows[op.index()].frees.push(&mut self.pool, buffer.0);
     }

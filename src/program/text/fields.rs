@@ -48,6 +48,30 @@ macro_rules! real_field {
 pub(super) const SETTING: &[Field<Setting>] = &[
     field!("steps", steps, whole, "a whole number"),
     field!("micro-batch-size", micro_batch_size, whole, "a whole number"),
+    Field {
+        name: "micro-batch-sizes",
+        show: |setting| {
+            let sizes: Vec<String> = setting.micro_batch_sizes.iter().map(ToString::to_string).collect();
+            (!sizes.is_empty()).then(|| sizes.join(","))
+        },
+        read: |setting, text| {
+            let sizes: Option<Vec<u32>> = text.split(',').map(|size| whole(size).filter(|&size| size > 0)).collect();
+            sizes.map(|sizes| setting.micro_batch_sizes = sizes)
+        },
+        allowed: "positive whole numbers between commas",
+    },
+    Field {
+        name: "mean-of-means",
+        show: |setting| setting.mean_of_means.then(|| "true".to_owned()),
+        read: |setting, text| text.parse().ok().map(|is_so| setting.mean_of_means = is_so),
+        allowed: "true or false",
+    },
+    Field {
+        name: "segments",
+        show: |setting| (setting.segments > 1).then(|| setting.segments.to_string()),
+        read: |setting, text| whole(text).map(|segments| setting.segments = segments),
+        allowed: "a whole number",
+    },
     field!("micro-batches-per-step", micro_batches_per_step, whole, "a whole number"),
     field!("dtype", dtype, Dtype::find, "a type such as f32"),
     field!("initial", initial, Dtype::find, "a type such as f32"),

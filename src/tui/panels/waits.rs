@@ -5,7 +5,6 @@ use super::graph::{Graph, Part};
 use super::parts::{Cut, Line, choice, first_row, left, mark, message_head, ops, pane, paragraph, right, table};
 use crate::base::{OpId, Rank};
 use crate::observe::state::{At, Doing, State};
-use crate::program::tables::COMPUTE;
 use crate::program::trace::WaitEdge;
 use crate::program::{OpKind, Wait};
 use crate::tui::data::{PanelView, RunData};
@@ -211,25 +210,24 @@ fn advice(data: &RunData, at: &At, graph: &Graph) -> Vec<String> {
     }
 }
 
+/// What resolves the circles of a deadlock, each tried by the engine.
 fn cycle_advice(data: &RunData, at: &At, part: &Part) -> Vec<String> {
     let sends = part.edges.iter().all(|edge| matches!(at.run.program.kind(edge.op), OpKind::Send(_)));
-    let holds_compute = part.edges.iter().all(|edge| at.run.program.stream_of(edge.op) == COMPUTE);
-    let mut advice = Vec::new();
-    if sends {
-        let last = part.edges[part.edges.len() - 1].rank;
-        advice.push("All of them send first. Either of these would do:".to_owned());
-        advice.push(format!("- let {last} receive before it sends"));
+    let what = if sends { "All of them send first." } else { "The ranks issue their messages in orders that do not fit." };
+    let waits = &data.report.waits;
+    let mut advice = vec![what.to_owned()];
+    if !waits.behind.is_empty() {
+        let behind = waits.behind.iter().map(|rank| format!("r{rank}"));
+        advice.push(format!("Only behind: {}.", list(behind)));
+    }
+    if waits.repairs.is_empty() {
+        advice.push("No change of one pair of messages at a time resolves it.".to_owned());
     } else {
-        advice.push("The ranks issue their messages in orders that do not fit. Either of these would do:".to_owned());
-        advice.push("- issue them in the same order on all ranks".to_owned());
+        advice.push("Each of these was tried, and the run completes:".to_owned());
+        let unit = at.run.trace.clock.unit();
+        advice.extend(waits.repairs.iter().map(|repair| format!("- {}: {} {unit}", repair.what, repair.makespan)));
     }
     if !data.prepared.asked.schedule.is_empty() {
-        if holds_compute {
-            advice.push("- let sends run beside the computation: pipeline.p2p = \"edge-fifo\"".to_owned());
-        } else {
-            advice.push("- give each direction its own queue: pipeline.p2p = \"edge-fifo\"".to_owned());
-        }
-        advice.push("- let sends complete at once: pipeline.p2p = \"buffered\"".to_owned());
         advice.push(format!("This run: {}.", data.prepared.asked.schedule));
     }
     advice.push("On real devices this is a hang until a watchdog's timeout, with no cycle named.".to_owned());

@@ -10,7 +10,7 @@ use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype, check, elementwise};
+use super::{Dims, activation, attention, by_dtype, check, elementwise, rows};
 use crate::base::model::{Model, Parameter, Part, Positions};
 use crate::base::saved::{block_deferred, block_masks, block_saved};
 
@@ -19,9 +19,25 @@ use crate::base::saved::{block_deferred, block_masks, block_saved};
 /// # Errors
 /// When a shape or dtype is not the model's.
 pub fn forward(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    forward_behind(dims, draw, x, parameters, &[])
+}
+
+/// The same for a segment of sequences: its queries look at the keys and values of `earlier` segments, too, of each what it saved as q, k
+/// and v.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_behind(
+    dims: &Dims,
+    draw: Draw,
+    x: &Tensor,
+    parameters: &[Tensor],
+    earlier: &[Tensor],
+) -> Result<(Tensor, Vec<Tensor>)> {
     dims.check_stream("block input", x)?;
     dims.check_parameters(Part::Block(0), parameters)?;
-    by_dtype!(x, forward_of(dims, draw, x, parameters))
+    check_earlier(dims, earlier)?;
+    by_dtype!(x, forward_of(dims, draw, x, parameters, earlier))
 }
 
 /// I: the gradient of x `[b,t,h]` from that of y, and what [`block_deferred`] lists.
@@ -29,10 +45,31 @@ pub fn forward(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tensor]) -> Re
 /// # Errors
 /// As [`forward`].
 pub fn backward_input(dims: &Dims, d_y: &Tensor, parameters: &[Tensor], saved: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    let (d_x, deferred, _) = backward_input_behind(dims, d_y, parameters, saved, (&[], None))?;
+    Ok((d_x, deferred))
+}
+
+/// The same for a segment of sequences, from q, k and v of earlier segments, and the gradients of keys and values up to its end that later
+/// segments have left. Beside the other results it leaves those of the keys and values before it: `[b,before,2 kv d]`.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward_input_behind(
+    dims: &Dims,
+    d_y: &Tensor,
+    parameters: &[Tensor],
+    saved: &[Tensor],
+    (earlier, later): (&[Tensor], Option<&Tensor>),
+) -> Result<(Tensor, Vec<Tensor>, Option<Tensor>)> {
     dims.check_stream("gradient of the block", d_y)?;
     dims.check_parameters(Part::Block(0), parameters)?;
     dims.check_saved("saved by the block", saved, block_saved)?;
-    by_dtype!(d_y, backward_input_of(dims, d_y, parameters, saved))
+    check_earlier(dims, earlier)?;
+    if let Some(later) = later {
+        let rows = dims.segment.end(&dims.model);
+        check::shape("gradient of keys and values", later, &[dims.micro_batch_size, rows, key_value_width(&dims.model)])?;
+    }
+    by_dtype!(d_y, backward_input_of(dims, d_y, parameters, saved, (earlier, later)))
 }
 
 /// W: the gradients of the block's parameters, added to those in `earlier`.
@@ -51,9 +88,20 @@ pub fn backward_weight(dims: &Dims, saved: &[Tensor], deferred: &[Tensor], earli
 /// As [`forward`].
 pub fn core(dims: &Dims, draw: Draw, qkv: &Tensor) -> Result<Vec<Tensor>> {
     dims.check_model()?;
-    let layout = block_saved(&dims.model, dims.micro_batch_size);
+    let layout = dims.layout(block_saved);
     check::shape("q, k and v", qkv, &layout[2].dims)?;
     by_dtype!(qkv, core_of(dims, draw, qkv, &layout[3].dims))
+}
+
+/// Columns of keys and values together.
+fn key_value_width(model: &Model) -> usize {
+    2 * model.kv_heads * model.head_size()
+}
+
+/// An error where these aren't q, k and v of the segments before.
+fn check_earlier(dims: &Dims, earlier: &[Tensor]) -> Result<()> {
+    let own = [dims.micro_batch_size, dims.tokens(), dims.model.qkv_rows()];
+    check::shapes("q, k and v of earlier segments", earlier, (0..dims.segment.place).map(|_| own))
 }
 
 /// The block's layers, as indices into its parameters.
@@ -115,7 +163,13 @@ fn masks_of<'a, T: Float>(dims: &Dims, masks: &'a [Slice<u8>]) -> [Option<Mask<'
     std::array::from_fn(|place| masks.get(place).map(|mask| Mask::new(mask, dims.model.dropout)))
 }
 
-fn forward_of<T: Float>(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+fn forward_of<T: Float>(
+    dims: &Dims,
+    draw: Draw,
+    x: &Tensor,
+    parameters: &[Tensor],
+    earlier: &[Tensor],
+) -> Result<(Tensor, Vec<Tensor>)> {
     let model = &dims.model;
     let layers = Layers::of(model);
     let parameters = Slice::<T>::all(parameters)?;
@@ -125,9 +179,9 @@ fn forward_of<T: Float>(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tenso
 
     let norm1 = norm::forward(layers.norm1.bind(&parameters), &x);
     let mut qkv = linear::forward(&layers.qkv, &parameters, &dims.stored(norm1.output), None);
-    turn_heads(model, Turn::Forward, &mut qkv);
+    turn_heads(dims, Turn::Forward, &mut qkv);
     let qkv = dims.stored(qkv);
-    let [probabilities, attended] = attention::forward(attention_shape(dims), &qkv, softmax_mask);
+    let [probabilities, attended] = attend(dims, &qkv, softmax_mask, earlier)?;
     let attended = dims.stored(attended);
     let x2 = dims.stored(onto_residual(layers.projection, &parameters, &attended, attention_mask, &x));
 
@@ -137,7 +191,7 @@ fn forward_of<T: Float>(dims: &Dims, draw: Draw, x: &Tensor, parameters: &[Tenso
     let y = dims.stored(onto_residual(layers.ffn_out, &parameters, &activated, ffn_mask, &x2));
 
     let saved = [norm1.normalised, norm1.reciprocal, qkv, probabilities, attended, norm2.normalised, norm2.reciprocal, ffn_input];
-    let layout = block_saved(model, dims.micro_batch_size);
+    let layout = dims.layout(block_saved);
     let saved = saved.into_iter().zip(layout).map(|(values, saved)| tensor(values, &saved.dims));
     let saved = saved.chain(drawn.tensors(dims)).collect::<Result<_>>()?;
     Ok((tensor(y, &dims.stream())?, saved))
@@ -159,12 +213,61 @@ fn core_of<T: Float>(dims: &Dims, draw: Draw, qkv: &Tensor, shape: &[usize]) -> 
     std::iter::once(tensor(probabilities, shape)).chain(drawn.tensors(dims).take(1)).collect()
 }
 
+/// Probabilities and output of attention. A segment's is that of all tokens up to its end, of which only its own rows count.
+fn attend<T: Float>(dims: &Dims, qkv: &[T], mask: Option<Mask<T>>, earlier: &[Tensor]) -> Result<[Vec<T>; 2]> {
+    let (shape, before, own) = (attention_shape(dims), dims.segment.before(&dims.model), dims.tokens());
+    if before == 0 {
+        return Ok(attention::forward(shape, qkv, mask));
+    }
+    let [probabilities, attended] = attention::forward(shape, &behind(dims, qkv, earlier)?, None);
+    let probabilities = rows::cut(shape.b * shape.heads, (shape.t, shape.t), (before, own), &probabilities);
+    Ok([probabilities, rows::cut(shape.b, (shape.t, shape.heads * shape.d), (before, own), &attended)])
+}
+
+/// q, k and v of all tokens up to the segment's end.
+fn behind<T: Float>(dims: &Dims, qkv: &[T], earlier: &[Tensor]) -> Result<Vec<T>> {
+    let earlier = Slice::<T>::all(earlier)?;
+    let own = dims.tokens();
+    let pieces: Vec<_> = earlier.iter().map(|piece| (own, Some(&**piece))).chain([(own, Some(qkv))]).collect();
+    Ok(rows::join(dims.micro_batch_size, dims.model.qkv_rows(), &pieces))
+}
+
+/// Gradient of the segment's q, k and v, and that of the keys and values before it. `[d_attended, qkv, probabilities, attended]`.
+fn attend_back<T: Float>(
+    dims: &Dims,
+    [d_attended, qkv, probabilities, attended]: [&[T]; 4],
+    mask: Option<Mask<T>>,
+    (earlier, later): (&[Tensor], Option<&Tensor>),
+) -> Result<(Vec<T>, Option<Vec<T>>)> {
+    let (shape, before, own) = (attention_shape(dims), dims.segment.before(&dims.model), dims.tokens());
+    let (b, width, columns) = (shape.b, dims.model.qkv_rows(), dims.model.qkv_rows() - key_value_width(&dims.model));
+    let mut gradient = if before == 0 {
+        attention::backward(shape, d_attended, (qkv, probabilities, attended), mask)
+    } else {
+        // Rows before the segment have no gradient of their own.
+        let whole = |n, width, rows| rows::join(n, width, &[(before, None), (own, Some(rows))]);
+        let output = shape.heads * shape.d;
+        let probabilities = whole(b * shape.heads, shape.t, probabilities);
+        let (d_attended, attended) = (whole(b, output, d_attended), whole(b, output, attended));
+        attention::backward(shape, &d_attended, (&behind(dims, qkv, earlier)?, &probabilities, &attended), None)
+    };
+    if let Some(later) = later {
+        rows::add_to_columns(width, columns, &mut gradient, &Slice::<T>::of(later)?);
+    }
+    if before == 0 {
+        return Ok((gradient, None));
+    }
+    let left = rows::cut(b, (shape.t, width), (0, before), &gradient);
+    Ok((rows::cut(b, (shape.t, width), (before, own), &gradient), Some(rows::columns(width, columns, &left))))
+}
+
 fn backward_input_of<T: Float>(
     dims: &Dims,
     d_y: &Tensor,
     parameters: &[Tensor],
     saved: &[Tensor],
-) -> Result<(Tensor, Vec<Tensor>)> {
+    others: (&[Tensor], Option<&Tensor>),
+) -> Result<(Tensor, Vec<Tensor>, Option<Tensor>)> {
     let model = &dims.model;
     let layers = Layers::of(model);
     let parameters = Slice::<T>::all(parameters)?;
@@ -187,9 +290,8 @@ fn backward_input_of<T: Float>(
     let d_projected = dropped(&d_x2, attention_mask);
     let d_attended = dims.stored(linear::backward_input(&[layers.projection], &parameters, &d_projected));
     drop(d_projected);
-    let kept = (&qkv[..], &probabilities[..], &attended[..]);
-    let mut d_qkv = attention::backward(attention_shape(dims), &d_attended, kept, softmax_mask);
-    turn_heads(model, Turn::Back, &mut d_qkv);
+    let (mut d_qkv, left) = attend_back(dims, [&d_attended, qkv, probabilities, attended], softmax_mask, others)?;
+    turn_heads(dims, Turn::Back, &mut d_qkv);
     let d_qkv = dims.stored(d_qkv);
     let d_norm1 = dims.stored(linear::backward_input(&layers.qkv, &parameters, &d_qkv));
     let norm1 = norm::backward(layers.norm1.bind(&parameters), &d_norm1, normalised1, reciprocal1, Some(&d_x2));
@@ -199,10 +301,12 @@ fn backward_input_of<T: Float>(
     deferred.extend(norm1.bias_gradient);
     deferred.push(norm2.weight_gradient);
     deferred.extend(norm2.bias_gradient);
-    let layout = block_deferred(model, dims.micro_batch_size);
+    let layout = dims.layout(block_deferred);
     let deferred = deferred.into_iter().zip(layout).map(|(values, saved)| tensor(values, &saved.dims));
     let deferred = deferred.chain([Ok(d_y.clone())]).collect::<Result<_>>()?;
-    Ok((tensor(norm1.input_gradient, &dims.stream())?, deferred))
+    let before = [dims.micro_batch_size, dims.segment.before(model), key_value_width(model)];
+    let left = left.map(|left| tensor(left, &before)).transpose()?;
+    Ok((tensor(norm1.input_gradient, &dims.stream())?, deferred, left))
 }
 
 fn backward_weight_of<T: Float>(
@@ -234,7 +338,7 @@ fn attention_shape(dims: &Dims) -> attention::Shape {
     let model = &dims.model;
     attention::Shape {
         b: dims.micro_batch_size,
-        t: model.sequence,
+        t: dims.segment.end(model),
         heads: model.heads,
         kv_heads: model.kv_heads,
         d: model.head_size(),
@@ -243,9 +347,11 @@ fn attention_shape(dims: &Dims) -> attention::Shape {
 }
 
 /// Rotary positions: turns the heads of q and k, which stand before those of v.
-fn turn_heads<T: Float>(model: &Model, turn: Turn, qkv: &mut [T]) {
+fn turn_heads<T: Float>(dims: &Dims, turn: Turn, qkv: &mut [T]) {
+    let model = &dims.model;
     if model.positions == Positions::Rotary {
         let heads = model.heads + model.kv_heads;
-        rotary::turn(turn, qkv, model.qkv_rows(), model.sequence, (heads, model.head_size()));
+        let positions = (dims.segment.before(model), dims.tokens());
+        rotary::turn(turn, qkv, model.qkv_rows(), positions, (heads, model.head_size()));
     }
 }

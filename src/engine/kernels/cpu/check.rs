@@ -40,6 +40,9 @@ impl Dims {
         if positions == Positions::Rotary && !self.model.head_size().is_multiple_of(2) {
             bail!("rotary positions turn pairs: a head can't have {} elements", self.model.head_size());
         }
+        if self.segment.of == 0 || !sequence.is_multiple_of(self.segment.of) || self.segment.place >= self.segment.of {
+            bail!("a sequence of {sequence} has no segment {} of {}", self.segment.place, self.segment.of);
+        }
         if !(0.0..1.0).contains(&self.model.dropout) {
             bail!("dropout is a probability below 1, not {}", self.model.dropout);
         }
@@ -65,6 +68,6 @@ impl Dims {
         layout: fn(&Model, usize) -> Vec<SavedTensor>,
     ) -> Result<()> {
         self.check_model()?;
-        shapes(what, tensors, layout(&self.model, self.micro_batch_size).iter().map(|saved| &saved.dims))
+        shapes(what, tensors, self.layout(layout).iter().map(|saved| &saved.dims))
     }
 }

@@ -43,14 +43,15 @@ fn forward_of<T: Float>(
     tokens: &Tensor,
     parameters: &[Tensor],
 ) -> Result<(Tensor, Vec<Tensor>)> {
-    let (h, t) = (dims.model.hidden, dims.model.sequence);
+    let (h, t) = (dims.model.hidden, dims.tokens());
+    let first = dims.segment.before(&dims.model);
     let tokens = read_ids(dims, tokens)?;
     let parameters = Slice::<T>::all(parameters)?;
     let [mut y] = filled([tokens.len() * h], |[y]| {
         for (row, (y, &token)) in y.chunks_exact_mut(h).zip(tokens.iter()).enumerate() {
             y.copy_from_slice(&parameters[0][token as usize * h..][..h]);
             if let Some(positions) = parameters.get(1) {
-                add_to(y, &positions[row % t * h..][..h]);
+                add_to(y, &positions[(first + row % t) * h..][..h]);
             }
         }
     });
@@ -69,7 +70,8 @@ fn backward_weight_of<T: Float>(
     saved: &[Tensor],
     earlier: Option<&[Tensor]>,
 ) -> Result<Vec<Tensor>> {
-    let (h, t) = (dims.model.hidden, dims.model.sequence);
+    let (h, t) = (dims.model.hidden, dims.tokens());
+    let first = dims.segment.before(&dims.model);
     let tokens = read_ids(dims, tokens)?;
     let (d_y, masks) = (Slice::<T>::of(d_y)?, Slice::<u8>::all(saved)?);
     let d_y = dropped(&d_y, masks.first().map(|mask| Mask::new(mask, dims.model.dropout)));
@@ -77,7 +79,7 @@ fn backward_weight_of<T: Float>(
     let mut gradients = Gradients::<T>::new(&parameters, earlier, dims.grid)?;
     gradients.put(0, |weight, write| scatter(&d_y, h, tokens.iter().map(|&token| token as usize), weight, write))?;
     if parameters.len() > 1 {
-        gradients.put(1, |weight, write| scatter(&d_y, h, (0..tokens.len()).map(|row| row % t), weight, write))?;
+        gradients.put(1, |weight, write| scatter(&d_y, h, (0..tokens.len()).map(|row| first + row % t), weight, write))?;
     }
     Ok(gradients.finish())
 }
@@ -94,7 +96,7 @@ fn scatter<T: Float>(d_y: &[T], h: usize, rows: impl Iterator<Item = usize>, wei
 
 /// Token ids `[b,t]`, each below the vocabulary's size.
 pub(super) fn read_ids<'a>(dims: &Dims, tokens: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check::shape("tokens", tokens, &[dims.micro_batch_size, dims.model.sequence])?;
+    check::shape("tokens", tokens, &[dims.micro_batch_size, dims.tokens()])?;
     let ids = Slice::<u32>::of(tokens)?;
     match ids.iter().find(|&&id| id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),

@@ -66,7 +66,7 @@ fn forward_of<T: Float>(dims: &Dims, x: &Tensor, targets: &Tensor, parameters: &
     let norm = norm::forward(layers.norm.bind(&parameters), &Slice::<T>::of(x)?);
     let mut logits = dims.stored(linear::forward(&[layers.logits], &parameters, &dims.stored(norm.output), None));
     let loss = cross_entropy(&mut logits, &targets, dims.model.vocab);
-    let saved = [norm.normalised, norm.reciprocal, logits].into_iter().zip(head_saved(&dims.model, dims.micro_batch_size));
+    let saved = [norm.normalised, norm.reciprocal, logits].into_iter().zip(dims.layout(head_saved));
     let saved = saved.map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
     Ok((tensor(vec![loss], &[])?, saved))
 }
@@ -79,7 +79,7 @@ fn backward_input_of<T: Float>(dims: &Dims, parameters: &[Tensor], saved: &[Tens
     let norm = norm::backward(layers.norm.bind(&parameters), &d_output, &saved[0], &saved[1], None);
     let mut deferred = vec![norm.output, norm.weight_gradient];
     deferred.extend(norm.bias_gradient);
-    let deferred = deferred.into_iter().zip(head_deferred(&dims.model, dims.micro_batch_size));
+    let deferred = deferred.into_iter().zip(dims.layout(head_deferred));
     let deferred = deferred.map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
     Ok((tensor(norm.input_gradient, &dims.stream())?, deferred))
 }
@@ -104,7 +104,7 @@ pub const IGNORED: u32 = u32::MAX;
 
 /// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
 fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check::shape("tokens", targets, &[dims.micro_batch_size, dims.model.sequence])?;
+    check::shape("tokens", targets, &[dims.micro_batch_size, dims.tokens()])?;
     let ids = Slice::<u32>::of(targets)?;
     match ids.iter().find(|&&id| id != IGNORED && id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),

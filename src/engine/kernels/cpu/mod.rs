@@ -31,8 +31,10 @@ mod norm;
 mod product;
 mod reduce;
 mod rotary;
+mod rows;
 
-use crate::base::model::{Model, Parameter, Part};
+use crate::base::model::{Model, Parameter, Part, Segment};
+use crate::base::saved::{self, SavedTensor};
 use float::{Float, vectorised};
 
 /// What a kernel must know beside its tensors.
@@ -44,6 +46,8 @@ pub struct Dims {
     pub micro_batch_size: usize,
     /// Exact mode: W rounds each micro-batch's gradient to multiples of 2^-grid before it adds it to the others.
     pub grid: Option<i32>,
+    /// The tokens of each sequence that the kernels take: mostly all.
+    pub segment: Segment,
     /// Values are stored in bf16: what a layer makes is rounded to it, and comes as f32.
     pub half: bool,
 }
@@ -69,9 +73,19 @@ impl Dims {
         values
     }
 
-    /// Shape of the residual stream: `[b,t,h]`.
+    /// Shape of the residual stream: `[b,t,h]`, t the tokens of the segment.
     fn stream(&self) -> Vec<usize> {
-        vec![self.micro_batch_size, self.model.sequence, self.model.hidden]
+        vec![self.micro_batch_size, self.tokens(), self.model.hidden]
+    }
+
+    /// Tokens of the segment.
+    fn tokens(&self) -> usize {
+        self.segment.tokens(&self.model)
+    }
+
+    /// The tensors of a layout, for the segment.
+    fn layout(&self, list: fn(&Model, usize) -> Vec<SavedTensor>) -> Vec<SavedTensor> {
+        saved::of_segment(list, &self.model, self.micro_batch_size, self.segment)
     }
 }
 

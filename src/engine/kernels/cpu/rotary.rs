@@ -1,5 +1,7 @@
 //! Rotary position embedding: each pair (i, i + d/2) of a head is turned by position / 10000^(2i/d).
 
+use std::ops::Range;
+
 use super::float::{Float, vectorised};
 
 const BASE: f64 = 10_000.0;
@@ -13,9 +15,9 @@ pub(super) enum Turn {
     Back,
 }
 
-/// Turns the first `heads` heads of `d` elements in each row of `x` `[b*t,width]`, whose position is row mod t.
-pub(super) fn turn<T: Float>(turn: Turn, x: &mut [T], width: usize, t: usize, (heads, d): (usize, usize)) {
-    let angles = cosines_and_sines(t, d, turn);
+/// Turns the first `heads` heads of `d` elements in each row of `x` `[b*t,width]`, whose position is `first` plus row mod t.
+pub(super) fn turn<T: Float>(turn: Turn, x: &mut [T], width: usize, (first, t): (usize, usize), (heads, d): (usize, usize)) {
+    let angles = cosines_and_sines(first..first + t, d, turn);
     vectorised!({
         for (row, x) in x.chunks_exact_mut(width).enumerate() {
             let (cosines, sines) = angles[row % t * d..][..d].split_at(d / 2);
@@ -29,9 +31,9 @@ pub(super) fn turn<T: Float>(turn: Turn, x: &mut [T], width: usize, t: usize, (h
     });
 }
 
-/// `[t,d]`: the cosines of a position's d/2 angles, then their sines.
+/// `[t,d]`: of each position the cosines of its d/2 angles, then their sines.
 #[expect(clippy::cast_precision_loss, reason = "positions and sizes")]
-fn cosines_and_sines<T: Float>(t: usize, d: usize, turn: Turn) -> Vec<T> {
+fn cosines_and_sines<T: Float>(positions: Range<usize>, d: usize, turn: Turn) -> Vec<T> {
     let sign = if turn == Turn::Forward { 1.0 } else { -1.0 };
     let frequencies: Vec<f64> = (0..d / 2).map(|i| BASE.powf(-2.0 * i as f64 / d as f64)).collect();
     let row = |position: usize| {
@@ -39,5 +41,5 @@ fn cosines_and_sines<T: Float>(t: usize, d: usize, turn: Turn) -> Vec<T> {
         let cosines = frequencies.iter().map(move |frequency| T::of(angle(frequency).cos()));
         cosines.chain(frequencies.iter().map(move |frequency| T::of(sign * angle(frequency).sin()))).collect::<Vec<T>>()
     };
-    (0..t).flat_map(row).collect()
+    positions.flat_map(row).collect()
 }

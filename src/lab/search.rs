@@ -1,0 +1,204 @@
+//! A better schedule for given work: named schedules and list-scheduled plans, each compiled and run on shapes, side by side.
+//!
+//! How long the passes of a stage and its messages take is measured in a run, so that one cost function serves both. A rank's slot is
+//! divided among its chunks: all rows do the same work.
+
+use std::sync::Arc;
+
+use crate::base::mesh::Axis;
+use crate::compile;
+use crate::engine::session::{self, Numbers};
+use crate::observe::{Ledger, Metrics, Run};
+use crate::program::op::OpKind;
+use crate::program::plan::{Pass, Plan, Slot};
+use crate::program::sheet::Sheet;
+use crate::program::trace::Outcome;
+use crate::program::{Program, Trace};
+use crate::scenario::{Order, Problems, Scenario, Task, Training};
+use crate::schedule::list::{Listed, Rule, Work};
+use crate::schedule::{Placement, SCHEDULES, Schedule};
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Micro-batches of all layers of a rank that it may hold from F to W.
+    pub room: f64,
+    /// The unit of the times: `slots` or `ns`.
+    pub unit: &'static str,
+    /// Named schedules in the order of the table, then what was found.
+    pub rows: Vec<Row>,
+    /// Named schedules that do not take the size, and why.
+    pub refused: Vec<(&'static str, String)>,
+}
+
+/// A schedule that ran.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name: a schedule's, or `found-line`, `found-loop`, `found-v` by the placement of its stages.
+    pub name: String,
+    /// Whether the search made it.
+    pub is_found: bool,
+    /// End of the step.
+    pub makespan: f64,
+    /// Idle time over all time.
+    pub bubble: f64,
+    /// The most that a rank holds from F to W, in micro-batches of all of its layers.
+    pub peak: f64,
+    /// Whether that is within the room.
+    pub fits: bool,
+    /// What it is.
+    pub plan: Plan,
+}
+
+/// Placements that are searched, each with a name for what is found.
+const PLACEMENTS: [(Placement, &str); 3] =
+    [(Placement::Line, "found-line"), (Placement::Loop, "found-loop"), (Placement::Vee, "found-v")];
+
+/// Plans of one placement that the engine runs: the best by the times that they were made for.
+const TRIED: usize = 3;
+
+/// Searches for the scenario `text` with `overrides`; `room` is what a rank of 1F1B holds, if it is not given.
+///
+/// # Errors
+/// The problems of the scenario, and of one without a pipeline.
+pub fn search(name: &str, text: &str, overrides: &[String], room: Option<f64>) -> Result<Search, Problems> {
+    let fixed = ["numerics.values=shape", "batch.steps=1", "pipeline.chunk_costs=split"].map(str::to_owned);
+    let base = Scenario::parse(name, text, &[overrides, &fixed].concat())?;
+    let Task::Train(training) = &base.task else {
+        let hint = "ranklab run shows what its algorithms cost";
+        return Err(Problems::of(name, "a bare collective has no pipeline, and no schedule to search for", hint));
+    };
+    let ranks = training.mesh.size(Axis::Pipeline);
+    // A sheet settles the sizes, and gives way to schedules of the same size.
+    let is_sheet = matches!(training.pipeline.order, Order::Sheet(_));
+    let text = if Sheet::is_likely(text) { "" } else { text };
+    let sizes = [
+        "pipeline.csv=none".to_owned(),
+        format!("parallel.pipeline={ranks}"),
+        format!("batch.micro_batches={}", training.batch.micro_batches),
+    ];
+    let common = [overrides, &fixed, &sizes, &layers(&base, training, ranks)].concat();
+    let ask = |schedule: &Schedule| {
+        let chunks = schedule.placement.usual_chunks();
+        let own = [format!("pipeline.schedule={}", schedule.name), format!("pipeline.chunks={chunks}")];
+        Scenario::parse(name, text, &[common.as_slice(), &own].concat())
+    };
+    let room = room.unwrap_or_else(|| f64::from(u32::try_from(ranks).unwrap_or(u32::MAX)));
+    let mut search = Search { room, unit: "", rows: Vec::new(), refused: Vec::new() };
+    if is_sheet {
+        search.rows.extend(Tried::new(&base).and_then(|tried| tried.row("sheet", room, false)));
+    }
+    for schedule in SCHEDULES.iter().filter(|schedule| !schedule.updates.is_asynchronous()) {
+        match ask(schedule) {
+            Ok(scenario) => search.rows.extend(Tried::new(&scenario).and_then(|tried| tried.row(schedule.name, room, false))),
+            Err(problems) => search.refused.push((schedule.name, problems.first())),
+        }
+    }
+    for (placement, name) in PLACEMENTS {
+        // Times are measured where backward is cut in two.
+        let cut = SCHEDULES.iter().filter(|schedule| schedule.placement == placement).filter_map(|schedule| ask(schedule).ok());
+        let probes = cut.filter_map(|scenario| Some((Tried::new(&scenario)?, scenario)));
+        let Some((probe, scenario)) = probes.into_iter().find(|(tried, _)| tried.cuts_backward()) else { continue };
+        search.unit = probe.trace.clock.unit();
+        let rows = found(&probe, &scenario, placement, room).into_iter().filter_map(|tried| tried.row(name, room, true));
+        search.rows.extend(
+            rows.min_by(|a, b| (a.makespan, a.peak).partial_cmp(&(b.makespan, b.peak)).unwrap_or(std::cmp::Ordering::Equal)),
+        );
+    }
+    Ok(search)
+}
+
+impl Search {
+    /// The best that fits: the shortest, and of equals the one that holds least.
+    #[must_use]
+    pub fn best(&self) -> Option<&Row> {
+        let better = |a: &&Row, b: &&Row| {
+            let key = |row: &Row| (row.makespan, row.peak);
+            key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
+        };
+        self.rows.iter().filter(|row| row.fits).min_by(better)
+    }
+}
+
+/// Under unit costs the number of layers changes no time: there are enough for two stages on every rank.
+fn layers(base: &Scenario, training: &Training, ranks: usize) -> Vec<String> {
+    let is_unit = matches!(base.hardware.costs, crate::base::hardware::Costs::Unit(_));
+    if is_unit && training.model.layers < 2 * ranks { vec![format!("model.layers={}", 2 * ranks)] } else { Vec::new() }
+}
+
+/// The plans of all rules for the times of `probe`, the best few run.
+fn found(probe: &Tried, scenario: &Scenario, placement: Placement, room: f64) -> Vec<Tried> {
+    let Task::Train(training) = &scenario.task else { return Vec::new() };
+    let Some(work) = probe.work(training, placement, room) else { return Vec::new() };
+    let mut listed: Vec<Listed> = Rule::all().filter_map(|rule| work.plan(rule)).collect();
+    listed.sort_by_key(|listed| listed.makespan);
+    listed.dedup_by(|a, b| a.plan == b.plan);
+    let run = |listed: Listed| {
+        let mut training = training.clone();
+        training.pipeline.order = Order::Plan(Arc::new(listed.plan));
+        Tried::new(&Scenario { task: Task::Train(training), ..scenario.clone() })
+    };
+    listed.into_iter().take(TRIED).filter_map(run).collect()
+}
+
+/// A scenario that ran to its end, on shapes.
+struct Tried {
+    plan: Plan,
+    chunks: u32,
+    program: Arc<Program>,
+    trace: Trace,
+}
+
+impl Tried {
+    fn new(scenario: &Scenario) -> Option<Self> {
+        let Task::Train(training) = &scenario.task else { return None };
+        let compiled = compile::compile(scenario);
+        let program = Arc::new(compiled.program);
+        let (_, trace) =
+            session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Shape, &mut |_, _| {}).ok()?;
+        let plan = compiled.plan.filter(|_| trace.outcome == Outcome::Completed)?;
+        // A copy of a stage that stands twice counts as a chunk of its rank.
+        let is_twice = if training.is_two_way() { 2 } else { 1 };
+        Some(Self { plan, chunks: training.size().chunks * is_twice, program, trace })
+    }
+
+    fn cuts_backward(&self) -> bool {
+        self.plan.slots().any(|slot| slot.pass == Pass::W)
+    }
+
+    fn row(self, name: &str, room: f64, is_found: bool) -> Option<Row> {
+        let run = Run::new(&self.program, &self.trace);
+        let metrics = Metrics::new(&run, &Ledger::new(&run));
+        let held = metrics.ranks.iter().map(|rank| rank.peak_in_flight_to_weight).max()?;
+        // Where a stage stands twice, each of its chunks is a whole rank's share of the layers.
+        let per_rank = if self.plan.stages() == self.plan.rows.len() { 1 } else { self.chunks };
+        let peak = f64::from(held) / f64::from(per_rank);
+        let makespan = self.trace.clock.in_unit(metrics.makespan);
+        let bubble = metrics.bubble_fraction();
+        Some(Row { name: name.to_owned(), is_found, makespan, bubble, peak, fits: peak <= room, plan: self.plan })
+    }
+
+    /// The times of the passes and messages of micro-batch 0.
+    fn work(&self, training: &Training, placement: Placement, room: f64) -> Option<Work> {
+        let run = Run::new(&self.program, &self.trace);
+        let stages = training.stages();
+        let mut times = vec![[0; 3]; stages];
+        let mut hops = vec![0; stages];
+        for op in self.program.all() {
+            let Some(Slot { stage, pass, micro_batch: 0 }) = self.program.op(op).origin.slot else { continue };
+            let Some(length) = run.times(op).map(|times| (times.end - times.start).0) else { continue };
+            match (self.program.kind(op), pass) {
+                (OpKind::Run(_), Pass::F) => times[stage as usize][0] += length,
+                (OpKind::Run(_), Pass::I | Pass::B) => times[stage as usize][1] += length,
+                (OpKind::Run(_), Pass::W) => times[stage as usize][2] += length,
+                (OpKind::Send(_), Pass::F) => hops[stage as usize] = length.max(hops[stage as usize]),
+                (OpKind::Send(_), _) if stage > 0 => hops[stage as usize - 1] = length.max(hops[stage as usize - 1]),
+                _ => {}
+            }
+        }
+        let size = training.size();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked room of a few chunks")]
+        let room = (room * f64::from(size.chunks)).floor() as u32;
+        (room > 0).then_some(Work { size, placement, times, hops, room })
+    }
+}
