@@ -3,6 +3,7 @@
 //! Shape letters, here and in the kernels: b micro-batch size, t sequence, h hidden, n heads, d head size, f feed-forward, v vocabulary.
 //! Linear weights are `[out, in]`, as in `torch.nn.Linear`: y = x W^T + bias.
 
+use super::module::{Module, Slice, Split};
 pub use super::settings::{Activation, Bias, Norm, Positions};
 
 /// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
@@ -49,6 +50,8 @@ pub struct Parameter {
     pub dims: Vec<usize>,
     /// How it starts.
     pub init: Init,
+    /// Where it stands in the tensor of this name, if ranks hold slices of it.
+    pub slice: Option<Slice>,
 }
 
 /// A part of the model: what one compute op works on.
@@ -58,6 +61,8 @@ pub enum Part {
     Embedding,
     /// Block `0..layers`.
     Block(u32),
+    /// A module of such a block, where ranks meet inside it.
+    Module(u32, Module),
     /// Final norm, logits and cross-entropy.
     Head,
 }
@@ -119,6 +124,7 @@ impl Model {
         match part {
             Part::Embedding => self.embedding(&mut list),
             Part::Block(_) => self.block(&mut list),
+            Part::Module(..) => return self.slices_of(part, Split::NONE),
             Part::Head => self.head(&mut list),
         }
         list.parameters
@@ -187,7 +193,7 @@ struct List {
 impl List {
     fn add(&mut self, name: &str, dims: &[usize], init: Init) {
         let name = format!("{}.{name}", self.prefix);
-        self.parameters.push(Parameter { name, part: self.part, dims: dims.to_vec(), init });
+        self.parameters.push(Parameter { name, part: self.part, dims: dims.to_vec(), init, slice: None });
     }
 
     fn linear(&mut self, name: &str, rows: usize, columns: usize, bias: bool, init: Init) {
@@ -201,7 +207,7 @@ impl List {
 fn prefix(part: Part) -> String {
     match part {
         Part::Embedding => "embedding".to_owned(),
-        Part::Block(layer) => format!("blocks.{layer}"),
+        Part::Block(layer) | Part::Module(layer, _) => format!("blocks.{layer}"),
         Part::Head => "head".to_owned(),
     }
 }

@@ -2,17 +2,22 @@
 //!
 //! A stage reads what its neighbour wrote: here it simply names the neighbour's buffer. The messages pass turns such reads into messages.
 
+use std::collections::BTreeMap;
+
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, KernelId, Rank};
+use crate::base::module::Module;
+use crate::base::{BufferId, CollectiveId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
-use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
+use crate::program::{Flow as InsideFlow, Inside, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
+use super::slices::Slices;
 use super::stages::{self, PartTables, Passes, Stages};
+use super::tensor_parallel::Meeting;
 use super::{Build, collective};
 
 /// Makes the compute ops of all steps and replicas; for a bare collective its one op.
@@ -22,84 +27,123 @@ pub(super) fn run(build: &mut Build) {
         return;
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
-    build.program.parameters = training.model.parameters();
-    let sharing = Sharing::new(&build.program, training, &homes);
+    let slices = Slices::new(training);
+    build.program.parameters.clone_from(&slices.parameters);
+    let sharing = Sharing::new(&build.program, training, &homes, &slices);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
-    let stages = Stages::new(&mut build.program, training, &homes, &build.held);
+    let stages = Stages::new(&mut build.program, training, &homes, &slices, &build.held);
     make_room(&mut build.program, training, &stages);
-    for replica in 0..training.mesh.size(Axis::Data) {
+    let mut meetings = BTreeMap::new();
+    for (number, lane) in stages::lanes(training).into_iter().enumerate() {
         for step in 0..training.batch.steps {
-            let flow = Flow::new(stages.stage_of_place.len(), training.batch.micro_batches as usize);
-            let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
-            let mut walk = Walk { program, training, stages, homes, replica, step, flow, overlapped, reads: Vec::new() };
+            let mut walk = Walk {
+                program: &mut build.program,
+                training,
+                stages: &stages,
+                homes: &homes,
+                lane: (number, lane),
+                step,
+                flow: Flow::new(&stages, training.batch.micro_batches as usize),
+                meetings: &mut meetings,
+                overlapped: false,
+                reads: Vec::new(),
+            };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
+    build.slices = Some(slices);
 }
 
 /// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * training.mesh.size(Axis::Data);
-    let parts = || stages.parts.iter().flatten();
+    let lanes = training.mesh.ranks() / training.mesh.size(Axis::Pipeline);
+    let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * lanes;
+    let whole = |part: &PartTables| part.modules.is_empty();
+    let parts =
+        || stages.parts.iter().flatten().flat_map(|part| part.modules.iter().chain(Some(part).filter(|part| whole(part))));
     let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
     program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
 }
 
-/// One step of one replica.
-struct Walk<'a> {
-    program: &'a mut Program,
-    training: &'a Training,
-    stages: &'a Stages,
+/// One step of one lane.
+pub(super) struct Walk<'a> {
+    pub program: &'a mut Program,
+    pub training: &'a Training,
+    pub stages: &'a Stages,
     homes: &'a Homes,
-    replica: usize,
-    step: u32,
+    /// Its number, and its first rank.
+    lane: (usize, Rank),
+    pub step: u32,
     flow: Flow,
+    /// The collectives inside layers so far.
+    pub meetings: &'a mut BTreeMap<Meeting, CollectiveId>,
     /// The slot at work runs as one with another.
     overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.
-    reads: Vec<BufferId>,
+    pub reads: Vec<BufferId>,
 }
 
 /// A slot at work: whose it is and which micro-batch it takes.
 #[derive(Clone, Copy)]
-struct Site {
-    rank: Rank,
-    /// Among the replicas and homes of the stage.
-    home: usize,
+pub(super) struct Site {
+    pub rank: Rank,
+    /// Among the lanes and homes of the stage.
+    pub home: usize,
     /// Micro-batch of the step.
-    local: usize,
+    pub local: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
-    global: u32,
-    origin: Origin,
+    pub global: u32,
+    pub origin: Origin,
 }
 
 /// What flows from op to op, for every place and micro-batch.
 #[derive(Clone, Copy)]
-enum Flows {
+pub(super) enum Flows {
     Tokens,
     Targets,
     Activation,
     ActivationGradient,
     Saved,
     Deferred,
+    Inside(Inside),
 }
 
 /// The buffers of what flows; made by whichever op names them first.
 struct Flow {
+    places: usize,
     micro_batches: usize,
-    tables: [Vec<Option<BufferId>>; 6],
+    table: Vec<Option<BufferId>>,
 }
 
 impl Flow {
-    fn new(places: usize, micro_batches: usize) -> Self {
-        Self { micro_batches, tables: std::array::from_fn(|_| vec![None; places * micro_batches]) }
+    fn new(stages: &Stages, micro_batches: usize) -> Self {
+        let places = stages.stage_of_place.len();
+        let tables = OF_PARTS + if stages.inside.is_empty() { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
+        Self { places, micro_batches, table: vec![None; tables * places * micro_batches] }
     }
 
     fn entry(&mut self, what: Flows, place: u32, micro_batch: usize) -> &mut Option<BufferId> {
-        &mut self.tables[what as usize][place as usize * self.micro_batches + micro_batch]
+        &mut self.table[(what.number() * self.places + place as usize) * self.micro_batches + micro_batch]
+    }
+}
+
+/// What flows between whole parts.
+const OF_PARTS: usize = 6;
+
+impl Flows {
+    fn number(self) -> usize {
+        match self {
+            Self::Tokens => 0,
+            Self::Targets => 1,
+            Self::Activation => 2,
+            Self::ActivationGradient => 3,
+            Self::Saved => 4,
+            Self::Deferred => 5,
+            Self::Inside(Inside { flow, module }) => OF_PARTS + flow as usize * Module::ALL.len() + module as usize,
+        }
     }
 }
 
@@ -107,14 +151,14 @@ impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
         for row in 0..self.training.mesh.size(Axis::Pipeline) {
-            let rank = stages::rank(self.training, self.replica, row);
+            let rank = stages::rank(self.training, self.lane.1, row);
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
     }
 
     fn home(&self, stage: usize, copy: usize) -> usize {
-        self.replica * self.homes.of_stage[stage].len() + copy
+        self.lane.0 * self.homes.of_stage[stage].len() + copy
     }
 
     fn cell(&mut self, cell: Cell) {
@@ -138,11 +182,12 @@ impl Walk<'_> {
 
     fn site(&self, slot: Slot) -> Site {
         let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
-        let replica = u32::try_from(self.replica).expect("a checked mesh");
+        let replica = self.training.mesh.coordinate(self.lane.1, Axis::Data);
+        let replica = u32::try_from(replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
         Site {
-            rank: stages::rank(self.training, self.replica, home.row),
+            rank: stages::rank(self.training, self.lane.1, home.row),
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
@@ -151,10 +196,13 @@ impl Walk<'_> {
     }
 
     fn forward(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.layer_forward(site, part);
+        }
         self.reads.clear();
         match part.part {
             Part::Embedding => self.load(site, Flows::Tokens, part, self.stages.load_tokens),
-            Part::Block(_) => self.read(site, Flows::Activation, part.place - 1, part),
+            Part::Block(_) | Part::Module(..) => self.read(site, Flows::Activation, part.place - 1, part),
             Part::Head => {
                 self.load(site, Flows::Targets, part, self.stages.load_targets);
                 let targets = self.reads.pop();
@@ -168,7 +216,7 @@ impl Walk<'_> {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 self.run(site, self.passes(part).forward, &[output]);
             }
-            Part::Block(_) => {
+            Part::Block(_) | Part::Module(..) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
                 self.run(site, self.passes(part).forward, &[output, saved]);
@@ -182,11 +230,14 @@ impl Walk<'_> {
     }
 
     fn backward_input(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.layer_backward_input(site, part);
+        }
         self.reads.clear();
         match part.part {
             // Nothing stands before the embedding.
             Part::Embedding => return,
-            Part::Block(_) => self.read(site, Flows::ActivationGradient, part.place, part),
+            Part::Block(_) | Part::Module(..) => self.read(site, Flows::ActivationGradient, part.place, part),
             Part::Head => {}
         }
         self.read(site, Flows::Saved, part.place, part);
@@ -197,6 +248,9 @@ impl Walk<'_> {
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.layer_backward_weight(site, part);
+        }
         self.reads.clear();
         let (first, second) = match part.part {
             Part::Embedding => (Flows::Tokens, Flows::ActivationGradient),
@@ -209,7 +263,7 @@ impl Walk<'_> {
         self.run(site, self.passes(part).backward_weight, gradients);
     }
 
-    fn passes(&self, part: &PartTables) -> Passes {
+    pub fn passes(&self, part: &PartTables) -> Passes {
         if self.overlapped { part.overlapped } else { part.alone }
     }
 
@@ -225,11 +279,11 @@ impl Walk<'_> {
         self.reads.push(buffer);
     }
 
-    fn run(&mut self, site: Site, kernel: KernelId, writes: &[BufferId]) {
+    pub fn run(&mut self, site: Site, kernel: KernelId, writes: &[BufferId]) {
         self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
     }
 
-    fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
+    pub fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
         let (stages, program) = (self.stages, &mut *self.program);
         let m = site.global;
         let (place, name, role, layout) = match what {
@@ -239,6 +293,10 @@ impl Walk<'_> {
             Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
             Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
             Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
+            Flows::Inside(inside) => {
+                let name = Name::Inside(inside, place - 1, m);
+                (place, name, name.usual_role(), stages.inside[&inside])
+            }
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {
@@ -247,8 +305,8 @@ impl Walk<'_> {
             _ => part.place as usize,
         };
         let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
-        let (training, replica) = (self.training, self.replica);
-        let make = || program.buffer(stages::rank(training, replica, row), name, role, layout);
+        let (training, (_, lane)) = (self.training, self.lane);
+        let make = || program.buffer(stages::rank(training, lane, row), name, role, layout);
         *self.flow.entry(what, place, site.local).get_or_insert_with(make)
     }
 }

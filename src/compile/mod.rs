@@ -14,19 +14,23 @@ mod messages;
 mod optimizer;
 mod recompute;
 mod sheet;
+mod slices;
 mod stages;
 mod synchronise;
+mod tensor_parallel;
 mod tied;
 mod trouble;
 
 use std::collections::BTreeSet;
 
+use crate::base::mesh::Axis;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
 use crate::scenario::{Scenario, Task, Training};
 
 use homes::Homes;
+use slices::Slices;
 
 pub use buckets::{Bucket, assign as assign_buckets};
 use data_parallel::{Held, Sharing};
@@ -54,6 +58,8 @@ struct Build<'scenario> {
     trouble: Vec<usize>,
     /// What the ranks share out; `None` for a bare collective.
     sharing: Option<Sharing>,
+    /// Who holds which slices; `None` for a bare collective.
+    slices: Option<Slices>,
     /// Per rank, the buffers of its state.
     held: Vec<Held>,
 }
@@ -68,6 +74,7 @@ struct Pass {
 const PASSES: &[Pass] = &[
     Pass { name: "lower", run: lower::run },
     Pass { name: "recompute", run: recompute::run },
+    Pass { name: "tensor-sums", run: tensor_parallel::sums::run },
     Pass { name: "gather", run: data_parallel::gather::run },
     Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "tied", run: tied::run },
@@ -114,7 +121,8 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Collective(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
-    let mut build = Build { scenario, plan, program, joined, trouble: trouble::rules(scenario), sharing: None, held: Vec::new() };
+    let trouble = trouble::rules(scenario);
+    let mut build = Build { scenario, plan, program, joined, trouble, sharing: None, slices: None, held: Vec::new() };
     for pass in passes {
         (pass.run)(&mut build);
     }
@@ -137,6 +145,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         grid: scenario.numerics.exact.then_some(EXACT_GRID),
         seed: scenario.seed,
         optimizer: training.optimizer,
+        tensor: training.mesh.line(Axis::Tensor),
         others: training.fold - 1,
     }
 }

@@ -1,17 +1,22 @@
 //! The stages of the pipeline: which parts each holds, and what those parts' kernels take.
 
+use std::collections::BTreeMap;
+
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part};
+use crate::base::module::Module;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
-use crate::program::{Kernel, KernelCost, Program};
+use crate::program::{Inside, Kernel, KernelCost, Program};
 use crate::scenario::Training;
 
 use super::data_parallel::Held;
 use super::flops;
 use super::homes::Homes;
+use super::slices::Slices;
+use super::tensor_parallel;
 
 /// The parts of every stage, and the layouts and kernels that all stages share.
 pub(super) struct Stages {
@@ -22,6 +27,8 @@ pub(super) struct Stages {
     pub activation: LayoutId,
     pub tokens: LayoutId,
     pub loss: LayoutId,
+    /// What flows inside layers that are cut into modules.
+    pub inside: BTreeMap<Inside, LayoutId>,
     pub load_tokens: KernelId,
     pub load_targets: KernelId,
     pub zero_gradients: KernelId,
@@ -38,33 +45,40 @@ pub(super) struct PartTables {
     pub alone: Passes,
     /// Its passes in a forward and a backward that run as one.
     pub overlapped: Passes,
-    /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
+    /// Per lane and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
-    /// Per replica and home, their gradients' buffers.
+    /// Per lane and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
+    /// The modules that a layer is cut into; empty where it is computed in one go.
+    pub modules: Vec<PartTables>,
 }
 
 /// The kernels of a part.
 #[derive(Clone, Copy)]
 pub(super) struct Passes {
     pub forward: KernelId,
+    /// Forward once more; of a module.
+    pub again: KernelId,
     pub backward_input: KernelId,
     pub backward_weight: KernelId,
 }
 
-/// The rank of the plan's `row` in `replica`.
-pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
-    let mesh = &training.mesh;
-    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, row)
+/// The lanes of the mesh, each by its first rank: pipelines beside each other, which differ along all axes but their own.
+pub(super) fn lanes(training: &Training) -> Vec<Rank> {
+    training.mesh.groups(Axis::Pipeline).into_iter().map(|ranks| ranks[0]).collect()
+}
+
+/// The rank of the plan's `row` in `lane`.
+pub(super) fn rank(training: &Training, lane: Rank, row: usize) -> Rank {
+    training.mesh.with(lane, Axis::Pipeline, row)
 }
 
 impl Stages {
     /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
-    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
+    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, slices: &Slices, held: &[Held]) -> Self {
         let (size, dtype) = (training.batch.micro_batch_size, training.precision.parameter);
         let model = &training.model;
         let cut = cut(training);
-        let first_parameter = first_parameters(model);
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
@@ -72,23 +86,40 @@ impl Stages {
             activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
             loss: program.layout(Layout::tensor(dtype, &[])),
+            inside: tensor_parallel::layouts(program, training),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
-        for replica in 0..training.mesh.size(Axis::Data) {
+        for lane in lanes(training) {
+            let place = training.mesh.coordinate(lane, Axis::Tensor);
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
-                    let held = &held[rank(training, replica, row).index()];
-                    for part in &mut *parts {
-                        let (weights, gradients) = operands(held, &parameters(model, &first_parameter, part.part));
-                        part.weights.push(weights);
-                        part.gradients.push(gradients);
-                    }
+                    let held = &held[rank(training, lane, row).index()];
+                    parts.iter_mut().for_each(|part| part.hold(model, slices, place, held));
                 }
             }
         }
         stages
+    }
+}
+
+impl PartTables {
+    /// The buffers that its kernels take on the next rank.
+    fn hold(&mut self, model: &Model, slices: &Slices, place: usize, held: &Held) {
+        let parameters = match self.part {
+            Part::Module(layer, module) => slices.of_module(model, place, layer, module),
+            part => slices.taken(model, place, part),
+        };
+        let (weights, gradients) = operands(held, &parameters);
+        self.weights.push(weights);
+        self.gradients.push(gradients);
+        self.modules.iter_mut().for_each(|module| module.hold(model, slices, place, held));
+    }
+
+    /// One of its modules.
+    pub fn module(&self, module: Module) -> &PartTables {
+        &self.modules[module as usize]
     }
 }
 
@@ -103,65 +134,71 @@ fn cut(training: &Training) -> Vec<Vec<Part>> {
 }
 
 fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
-    let (model, size, dtype) = (&training.model, training.batch.micro_batch_size, training.precision.parameter);
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
-        let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let mut passes = |overlapped| {
-            let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
-            Passes {
-                forward: kernel(Kernel::Forward(part)),
-                backward_input: kernel(Kernel::BackwardInput(part)),
-                backward_weight: kernel(Kernel::BackwardWeight(part)),
-            }
-        };
-        let (alone, overlapped) = (passes(false), passes(overlaps));
-        PartTables {
-            part,
-            place: place(model, part),
-            saved: program.layout(bundle(saved(training, part), dtype)),
-            deferred: program.layout(bundle(deferred(model, size, part), dtype)),
-            alone,
-            overlapped,
-            weights: Vec::new(),
-            gradients: Vec::new(),
+        let mut tables = part_tables(program, training, overlaps, (part, blocks));
+        if let (Part::Block(layer), true) = (part, tensor_parallel::cuts_layers(training)) {
+            let modules = Module::ALL.iter().map(|&module| Part::Module(layer, module));
+            tables.modules = modules.map(|part| part_tables(program, training, overlaps, (part, blocks))).collect();
         }
+        tables
     };
     parts.iter().map(tables).collect()
 }
 
-/// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
-pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
-    let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, size, kernel), bytes: 2 * activation }
-}
-
-fn place(model: &Model, part: Part) -> u32 {
-    match part {
-        Part::Embedding => 0,
-        Part::Block(layer) => layer + 1,
-        Part::Head => u32::try_from(model.layers).expect("a checked number of layers") + 1,
+/// A part of a stage with so many blocks, which share its slots evenly; so do the products of a block.
+fn part_tables(program: &mut Program, training: &Training, overlaps: bool, (part, blocks): (Part, u32)) -> PartTables {
+    let (model, dtype) = (&training.model, training.precision.parameter);
+    let shares = match part {
+        Part::Block(_) => blocks,
+        Part::Module(_, module) if module.is_product() => Module::PRODUCTS * blocks,
+        _ => 0,
+    };
+    let mut passes = |overlapped| {
+        let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost(training, kernel, shares) });
+        let forward = kernel(Kernel::Forward(part));
+        Passes {
+            forward,
+            again: if let Part::Module(..) = part { kernel(Kernel::Recompute(part)) } else { forward },
+            backward_input: kernel(Kernel::BackwardInput(part)),
+            backward_weight: kernel(Kernel::BackwardWeight(part)),
+        }
+    };
+    let (alone, overlapped) = (passes(false), passes(overlaps));
+    PartTables {
+        part,
+        place: place(model, part),
+        saved: program.layout(bundle(saved(training, part), dtype)),
+        deferred: program.layout(bundle(deferred(training, part), dtype)),
+        alone,
+        overlapped,
+        weights: Vec::new(),
+        gradients: Vec::new(),
+        modules: Vec::new(),
     }
 }
 
-/// Per place, the number of its part's first parameter; behind the last, the number of all.
-fn first_parameters(model: &Model) -> Vec<usize> {
-    let counts = model.parts().map(|part| model.parameters_of(part).len());
-    let sums = counts.scan(0, |sum, count| {
-        *sum += count;
-        Some(*sum)
-    });
-    std::iter::once(0).chain(sums).collect()
+/// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
+pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCost {
+    let (model, size, ranks) = (&training.model, training.batch.micro_batch_size, training.mesh.size(Axis::Tensor));
+    let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
+    // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
+    let bytes = match kernel.words().1 {
+        Some(Part::Module(_, module)) if tensor_parallel::is_of_stream(module) => activation / 2,
+        Some(Part::Module(..)) => 0,
+        _ => 2 * activation,
+    };
+    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, (size, ranks), kernel), bytes }
 }
 
-/// The parameters that the kernels of `part` take. A tied head also takes the token embedding's weight, parameter 0.
-fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<ParameterId> {
-    let place = place(model, part) as usize;
-    let own = (first_parameter[place]..first_parameter[place + 1]).map(ParameterId::new);
-    let tied = (model.tied && part == Part::Head).then_some(ParameterId(0));
-    own.chain(tied).collect()
+/// The place of a part in forward order; of a module, its layer's.
+pub(super) fn place(model: &Model, part: Part) -> u32 {
+    match part {
+        Part::Embedding => 0,
+        Part::Block(layer) | Part::Module(layer, _) => layer + 1,
+        Part::Head => u32::try_from(model.layers).expect("a checked number of layers") + 1,
+    }
 }
 
 /// What a part's forward keeps for backward, where nothing is recomputed.
@@ -171,15 +208,18 @@ pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
         Part::Embedding => Vec::new(),
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
+        Part::Module(_, module) => tensor_parallel::saved(training, module),
         Part::Head => saved::head_saved(model, size),
     }
 }
 
 /// What a part's backward for the input keeps for the weights.
-fn deferred(model: &Model, size: usize, part: Part) -> Vec<SavedTensor> {
+fn deferred(training: &Training, part: Part) -> Vec<SavedTensor> {
+    let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
         Part::Embedding => Vec::new(),
         Part::Block(_) => saved::block_deferred(model, size),
+        Part::Module(_, module) => tensor_parallel::deferred(training, module),
         Part::Head => saved::head_deferred(model, size),
     }
 }

@@ -20,7 +20,7 @@ use crate::program::trace::{Event, Outcome};
 use crate::program::trouble::Trouble;
 use crate::program::{Buffer, OpKind, Program, Trace, Wait, head};
 
-pub use super::kernels::{join, tensors};
+pub use super::kernels::{join, join_slices, tensors};
 
 /// A recorded run and a position in it.
 pub struct Session {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::model::Parameter;
 use crate::base::{OpId, ParameterId, Rank};
-use crate::engine::session::join;
+use crate::engine::session::{join, join_slices};
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
 use crate::program::{Kernel, Name, OpKind, Program};
@@ -75,6 +77,49 @@ impl Snapshots {
             }
         }
         Ok(())
+    }
+}
+
+impl Snapshots {
+    /// Puts slices together: of ranks that share a layer's tensors, the snapshot of the whole tensor stands on the first, once for every copy
+    /// that they have between them. `whole` are the model's parameters, whose numbers the snapshots get.
+    ///
+    /// # Errors
+    /// If the slices do not make up their tensor.
+    pub fn join_slices(&mut self, program: &Program, mesh: &Mesh, whole: &[Parameter]) -> crate::engine::Result<()> {
+        if mesh.size(Axis::Tensor) == 1 {
+            return Ok(());
+        }
+        let numbers: BTreeMap<&str, usize> = whole.iter().enumerate().map(|(number, one)| (one.name.as_str(), number)).collect();
+        let mut slices: BTreeMap<(u32, usize, Rank), Vec<(&Parameter, Rank, Snapshot)>> = BTreeMap::new();
+        for ((step, id, rank), snapshot) in std::mem::take(&mut self.by_place) {
+            let parameter = &program.parameters[id.index()];
+            let number = numbers[parameter.name.as_str()];
+            match parameter.slice {
+                None => self.keep(step, number, rank, snapshot),
+                Some(_) => {
+                    let first = mesh.with(rank, Axis::Tensor, 0);
+                    slices.entry((step, number, first)).or_default().push((parameter, rank, snapshot));
+                }
+            }
+        }
+        for ((step, number, first), mut slices) in slices {
+            slices.sort_by_key(|(parameter, rank, _)| (parameter.slice, *rank));
+            let copies = slices.iter().take_while(|(parameter, ..)| parameter.slice == slices[0].0.slice).count();
+            for copy in 0..copies {
+                let join = |value: fn(&Snapshot) -> &Value| {
+                    let own = slices.iter().skip(copy).step_by(copies);
+                    join_slices(program, slices[copy].0, own.map(|(.., snapshot)| value(snapshot)))
+                };
+                let snapshot = Snapshot { gradient: join(|one| &one.gradient)?, parameter: join(|one| &one.parameter)? };
+                self.keep(step, number, mesh.with(first, Axis::Tensor, copy), snapshot);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, step: u32, number: usize, rank: Rank, snapshot: Snapshot) {
+        self.by_place.insert((step, ParameterId::new(number), rank), snapshot);
     }
 }
 

@@ -80,7 +80,14 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    ran.filter_map(|op| collective_of(run, op)).collect()
+    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_replicas(run.program, id)).collect()
+}
+
+/// Whether replicas meet, and not ranks that share a layer's tensors.
+fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
+    let group = &program.groups[program.collectives[id.index()].group.index()];
+    let line = program.setting.tensor;
+    line.ranks == 1 || group.ranks.iter().all(|&rank| line.split(rank) == line.split(group.ranks[0]))
 }
 
 /// Elements that a collective moves past a member.

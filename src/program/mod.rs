@@ -5,6 +5,7 @@ pub mod collective;
 pub mod head;
 pub mod links;
 pub mod memory;
+pub mod name;
 pub mod op;
 pub mod partners;
 pub mod plan;
@@ -20,7 +21,8 @@ pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
 pub use collective::{Collective, CollectiveKind, Fold, Group, Unit};
-pub use op::{Buffer, Kernel, KernelCost, Name, Op, OpKind, Origin, PassName, Role};
+pub use name::{Flow, Inside, Name};
+pub use op::{Buffer, Kernel, KernelCost, Op, OpKind, Origin, PassName, Role};
 pub use tables::{Channel, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;
 pub use wait::Wait;

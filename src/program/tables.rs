@@ -9,6 +9,7 @@ mod ops;
 use self::ops::Ops;
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
+use crate::base::mesh::Line;
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;
 use crate::base::settings::{Dtype, Optimizer};
@@ -68,6 +69,8 @@ pub struct Setting {
     pub seed: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// The ranks that share a layer's tensors.
+    pub tensor: Line,
     /// How many others each rank stands for, which do the same at the same time.
     pub others: usize,
 }

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::written::Written;
 use super::{Scenario, Task, Training, Values};
 use crate::base::hardware::{Costs, Hardware};
-use crate::base::mesh::{Axis, Mesh};
+use crate::base::mesh::Axis;
 
 /// Folds the scenario where it can be folded, unless it says otherwise.
 pub(super) fn settle(written: &mut Written, scenario: &mut Scenario) {
@@ -20,7 +20,7 @@ pub(super) fn settle(written: &mut Written, scenario: &mut Scenario) {
         }
         (_, None) => {
             training.fold = training.mesh.size(Axis::Data);
-            training.mesh = Mesh::new(1, training.mesh.size(Axis::Pipeline));
+            training.mesh = training.mesh.sized(Axis::Data, 1);
         }
     }
 }
@@ -32,6 +32,7 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
     match () {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),
         () if training.data_parallel.expand && data > 1 => Some("their collectives are followed message by message"),
+        () if training.mesh.stride(Axis::Data) > 1 => Some("others stand between them"),
         () if training.is_two_way() => Some("some hold the same stages as others in another place"),
         () if training.splits_embedding() => Some("some share an embedding with others"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),

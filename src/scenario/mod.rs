@@ -18,6 +18,7 @@ mod reader;
 mod sharding;
 pub mod settings;
 mod sheet;
+mod tensor_parallel;
 mod text;
 pub mod topology;
 mod training;
@@ -37,7 +38,7 @@ pub use crate::base::settings::{
     AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype};
+use crate::base::{Bytes, Dtype, Rank};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::trouble::Trouble;
@@ -329,6 +330,13 @@ impl Training {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Where a rank stands in the model: ranks with the same seat hold the same parameters.
+    #[must_use]
+    pub fn seat(&self, rank: Rank) -> usize {
+        let mesh = &self.mesh;
+        mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
     }
 
     /// Data-parallel ranks, those that are folded each for itself.

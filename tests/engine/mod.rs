@@ -12,4 +12,5 @@ mod sharding;
 mod sheets;
 mod shipped;
 mod stepping;
+mod tensor;
 mod verdicts;

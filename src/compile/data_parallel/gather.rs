@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::mesh::Axis;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank, StreamId};
 use crate::compile::Build;
 use crate::program::plan::{Pass, Slot};
@@ -28,9 +27,9 @@ pub(in crate::compile) fn run(build: &mut Build) {
     let mut known = Known::new();
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let stage = training.mesh.coordinate(rank, Axis::Pipeline);
+        let seat = training.seat(rank);
         let held = &build.held[rank.index()];
-        let mut walk = Walk { program, known: &mut known, training, sharing, held, rank, stage, stream };
+        let mut walk = Walk { program, known: &mut known, training, sharing, held, rank, seat, stream };
         let issued = walk.insert(&order);
         program.order[rank.index()] = issued;
     }
@@ -68,7 +67,7 @@ struct Walk<'a> {
     sharing: &'a Sharing,
     held: &'a Held,
     rank: Rank,
-    stage: usize,
+    seat: usize,
     stream: StreamId,
 }
 
@@ -94,7 +93,7 @@ impl Walk<'_> {
 
     /// Who works on which unit, in order.
     fn uses(&self, order: &[OpId]) -> Vec<Use> {
-        let units = self.sharing.units[self.stage].iter().enumerate();
+        let units = self.sharing.units[self.seat].iter().enumerate();
         let place_of: BTreeMap<ParameterId, usize> =
             units.flat_map(|(place, unit)| unit.parameters.iter().map(move |&parameter| (parameter, place))).collect();
         let mut uses: Vec<Use> = Vec::new();
@@ -118,7 +117,7 @@ impl Walk<'_> {
     fn gathers(&self, uses: &[Use]) -> Vec<Gather> {
         let fsdp = self.training.fsdp;
         let ahead = fsdp.prefetch.min(fsdp.in_flight - 1);
-        let mut is_gathered = vec![false; self.sharing.units[self.stage].len()];
+        let mut is_gathered = vec![false; self.sharing.units[self.seat].len()];
         let mut gathers = Vec::new();
         for (number, one) in uses.iter().enumerate() {
             // A pass for the weights alone needs none of them.
@@ -134,7 +133,7 @@ impl Walk<'_> {
 
     /// Puts the shards of all ranks of a copy together.
     fn gather(&mut self, number: usize, gather: Gather) -> OpId {
-        let (program, unit) = (&mut *self.program, &self.sharing.units[self.stage][gather.place]);
+        let (program, unit) = (&mut *self.program, &self.sharing.units[self.seat][gather.place]);
         let group = self.sharing.group(self.training, self.rank, Meeting::Copy);
         let id = *self.known.entry((group.ranks[0], number)).or_insert_with(|| {
             let dtype = self.training.precision.parameter;

@@ -1,6 +1,7 @@
 //! The kernel table: what each computation of a program does to values.
 
 pub mod cpu;
+mod module;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::base::{BufferId, ParameterId};
 use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
+pub use module::join_slices;
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -77,7 +79,7 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
 
 fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
     let setting = &program.setting;
-    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
+    let start = module::initial(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
     start.to_dtype(dtype(setting.dtype)?)
 }
 
@@ -260,6 +262,7 @@ impl<'a> Operands<'a> {
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (output, saved) = match part {
+            Part::Module(_, module) => return self.module_forward(module),
             Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
             Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
@@ -296,6 +299,7 @@ impl<'a> Operands<'a> {
     fn recompute(&self, part: Part) -> Result<Vec<Value>> {
         let (_, saved) = match part {
             Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Module(_, module) => return self.module_again(module),
             Part::Embedding | Part::Head => bail!("{part} is not computed again"),
         };
         Ok(vec![self.kept(part, saved, 0)?])
@@ -312,6 +316,7 @@ impl<'a> Operands<'a> {
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (gradient, deferred) = match part {
+            Part::Module(_, module) => return self.module_backward_input(module),
             Part::Embedding => bail!("nothing stands before the embedding"),
             Part::Block(_) => cpu::block::backward_input(&dims, &self.tensor(0)?, &self.rest(2)?, &self.saved(part, 1)?)?,
             Part::Head => cpu::head::backward_input(&dims, &self.rest(1)?, &self.bundle(0)?)?,
@@ -320,17 +325,26 @@ impl<'a> Operands<'a> {
     }
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
+        if let Part::Module(_, module) = part {
+            return self.module_backward_weight(module);
+        }
         let dims = self.dims()?;
-        let earlier = &self.op.reads[2.min(self.op.reads.len())..];
-        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
-        let earlier = if fresh { None } else { Some(self.rest(2)?) };
+        let earlier = self.earlier(2)?;
         let earlier = earlier.as_deref();
         let gradients = match part {
             Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
             Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+            Part::Module(..) => bail!("{part} is not a whole part"),
         };
         Ok(gradients.into_iter().map(one).collect())
+    }
+
+    /// The gradients so far, which the op reads from `place` on; `None` if there are none yet.
+    fn earlier(&self, place: usize) -> Result<Option<Vec<Tensor>>> {
+        let earlier = &self.op.reads[place.min(self.op.reads.len())..];
+        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
+        if fresh { Ok(None) } else { self.rest(place).map(Some) }
     }
 
     fn average(&self) -> Result<Vec<Value>> {

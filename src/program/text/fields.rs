@@ -58,6 +58,18 @@ pub(super) const SETTING: &[Field<Setting>] = &[
     },
     field!("seed", seed, whole, "a whole number"),
     Field {
+        name: "tensor",
+        show: |setting| (setting.tensor.ranks > 1).then(|| setting.tensor.ranks.to_string()),
+        read: |setting, text| some_ranks(text).map(|ranks| setting.tensor.ranks = ranks),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "tensor-stride",
+        show: |setting| (setting.tensor.stride > 1).then(|| setting.tensor.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
         name: "others",
         show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
         read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
@@ -186,4 +198,8 @@ fn flag(text: &str) -> Option<bool> {
         "false" => Some(false),
         _ => None,
     }
+}
+
+fn some_ranks(text: &str) -> Option<usize> {
+    whole(text).filter(|ranks| (1..=1 << 16).contains(ranks))
 }

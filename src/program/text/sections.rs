@@ -6,6 +6,7 @@ use super::fields::{self, COLLECTIVE, KERNEL, MODEL, NO_MODEL, OPTIMIZER, SETTIN
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
+use crate::base::module::{Module, Slice};
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
 use crate::program::op::{Buffer, Kernel, KernelCost, Name, Role};
 use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Program, Stream, StreamKind, Unit};
@@ -219,8 +220,14 @@ pub(super) fn part(text: &str) -> Option<Part> {
     match text {
         "embedding" => Some(Part::Embedding),
         "head" => Some(Part::Head),
-        _ => numbered("blocks.")(text).map(Part::Block),
+        _ => numbered("blocks.")(text).map(Part::Block).or_else(|| module(text)),
     }
+}
+
+/// Reads `blocks.3.attn.qkv`.
+fn module(text: &str) -> Option<Part> {
+    let (layer, module) = text.strip_prefix("blocks.")?.split_once('.')?;
+    Some(Part::Module(whole(layer)?, Module::find(module)?))
 }
 
 fn print_layouts(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
@@ -242,7 +249,11 @@ fn read_layout(program: &mut Program, words: &mut Words) -> Read<()> {
 fn print_parameters(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
     for (index, parameter) in program.parameters.iter().enumerate() {
         let (name, part) = (word(&parameter.name), parameter.part);
-        writeln!(f, "  p{index}  {name}  {part}  {}  {}", shapes::dims(&parameter.dims), shapes::init(parameter.init))?;
+        write!(f, "  p{index}  {name}  {part}  {}  {}", shapes::dims(&parameter.dims), shapes::init(parameter.init))?;
+        if let Some(Slice { dim, start, of }) = parameter.slice {
+            write!(f, "  dim {dim} from {start} of {of}")?;
+        }
+        writeln!(f)?;
     }
     Ok(())
 }
@@ -253,7 +264,8 @@ fn read_parameter(program: &mut Program, words: &mut Words) -> Read<()> {
     let part = words.expect("part such as `embedding`, `blocks.0` or `head`", part)?;
     let dims = words.expect("shape such as [256,64]", shapes::read_dims)?;
     let init = shapes::read_init(words)?;
-    program.parameters.push(Parameter { name, part, dims, init });
+    let slice = if words.is_empty() { None } else { Some(shapes::read_slice(words, &dims)?) };
+    program.parameters.push(Parameter { name, part, dims, init, slice });
     Ok(())
 }
 

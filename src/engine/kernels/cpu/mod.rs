@@ -16,6 +16,7 @@ pub mod embedding;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod module;
 pub mod optimizer;
 
 mod activation;

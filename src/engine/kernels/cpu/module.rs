@@ -1,0 +1,331 @@
+//! The modules of a block by themselves, on a rank that holds slices of its tensors: what [`super::block`] does in one go, cut where ranks
+//! meet. Widths are the rank's own; all else is the same code.
+//!
+//! | module | forward | I | W |
+//! |---|---|---|---|
+//! | norms | x -> y | dy, dx of the residual stream -> dx | (kept by I) |
+//! | qkv | x -> q k v | d q k v -> dx | x, d q k v |
+//! | attention | q k v -> o | do, q k v, o -> d q k v | |
+//! | projection | o -> y | dy -> do | o, dy |
+//! | adds | x, y -> x + y + bias | | d (x + y) |
+//! | up | x -> u | du -> dx | x, du |
+//! | down | u -> y | dy, u -> du | dy (and kept by I) |
+//!
+//! Behind these values stand what the module saved, and its parameters.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::float::{Float, vectorised};
+use super::gradients::Gradients;
+use super::linear::{self, Linear};
+use super::memory::{Slice, filled, tensor};
+use super::norm::{self, NormLayer};
+use super::rotary::{self, Turn};
+use super::{Dims, activation, attention, by_dtype, check};
+use crate::base::model::{Parameter, Part, Positions};
+use crate::base::module::{Module, Split};
+
+/// A module on one of `ranks` ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// The model.
+    pub dims: &'a Dims,
+    /// How many ranks share its tensors.
+    pub ranks: usize,
+    /// The module.
+    pub module: Module,
+}
+
+impl Cut<'_> {
+    /// The output, and what forward saves beside it: `values` are what flows in, then come the parameters.
+    ///
+    /// # Errors
+    /// When a shape or dtype is not the module's.
+    pub fn forward(self, operands: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+        let count = if matches!(self.module, Module::Add1 | Module::Add2) { 2 } else { 1 };
+        let (values, parameters) = self.operands(operands, count)?;
+        by_dtype!(values[0], forward_of(self, values, parameters))
+    }
+
+    /// The norm's output once more, from what it saved.
+    ///
+    /// # Errors
+    /// As [`Cut::forward`].
+    pub fn norm_again(self, saved: &[Tensor], parameters: &[Tensor]) -> Result<Tensor> {
+        self.check_parameters(parameters)?;
+        let [normalised, _] = saved else { bail!("{} saves two tensors, not {}", self.module, saved.len()) };
+        by_dtype!(normalised, norm_again_of(self, normalised, parameters))
+    }
+
+    /// I: the gradient of the input, and what W needs of it. Operands as forward's; `saved` is what forward saved.
+    ///
+    /// # Errors
+    /// As [`Cut::forward`].
+    pub fn backward_input(self, operands: &[Tensor], saved: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+        let count = match self.module {
+            Module::Norm1 | Module::Norm2 | Module::Down => 2,
+            Module::Attention => 3,
+            Module::Qkv | Module::Projection | Module::Up => 1,
+            Module::Add1 | Module::Add2 => bail!("the gradient passes {} unchanged", self.module),
+        };
+        let (values, parameters) = self.operands(operands, count)?;
+        by_dtype!(values[0], backward_input_of(self, values, parameters, saved))
+    }
+
+    /// W: the gradients of the module's parameters, added to those in `earlier`.
+    ///
+    /// # Errors
+    /// As [`Cut::forward`].
+    pub fn backward_weight(self, values: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
+        match values.first() {
+            Some(first) => by_dtype!(first, backward_weight_of(self, values, earlier)),
+            None => bail!("{} has no gradient to work on", self.module),
+        }
+    }
+
+    /// The first `count` operands, and the parameters behind them.
+    fn operands(self, operands: &[Tensor], count: usize) -> Result<(&[Tensor], &[Tensor])> {
+        self.dims.check_model()?;
+        if operands.len() < count {
+            bail!("{} takes {count} values and its parameters, not {} tensors", self.module, operands.len());
+        }
+        let (values, parameters) = operands.split_at(count);
+        self.check_parameters(parameters)?;
+        Ok((values, parameters))
+    }
+
+    fn parameters(self) -> Vec<Parameter> {
+        self.dims.model.slices_of(Part::Module(0, self.module), self.split())
+    }
+
+    fn check_parameters(self, parameters: &[Tensor]) -> Result<()> {
+        let model = &self.dims.model;
+        if !model.heads.is_multiple_of(self.ranks) || !model.ffn.is_multiple_of(self.ranks) {
+            bail!("{} ranks do not divide {} heads and {} columns", self.ranks, model.heads, model.ffn);
+        }
+        check::shapes("parameters", parameters, self.parameters().iter().map(|parameter| &parameter.dims))
+    }
+
+    /// Widths are those of any place.
+    fn split(self) -> Split {
+        Split { ranks: self.ranks, place: 0 }
+    }
+
+    fn width(self, module: Module) -> usize {
+        self.split().width(&self.dims.model, module)
+    }
+
+    fn attention(self) -> attention::Shape {
+        let Dims { model, micro_batch_size, .. } = self.dims;
+        attention::Shape {
+            b: *micro_batch_size,
+            t: model.sequence,
+            heads: model.heads / self.ranks,
+            kv_heads: self.split().kv_heads(model),
+            d: model.head_size(),
+        }
+    }
+
+    fn norm(self) -> NormLayer {
+        let name = if self.module == Module::Norm1 { "norm1" } else { "norm2" };
+        NormLayer::find(&self.parameters(), name, self.dims.model.norm)
+    }
+
+    /// The module's linear layers: weights have two dims, biases one, both in the same order.
+    fn linears(self) -> Vec<Linear> {
+        let parameters = self.parameters();
+        let of_dims = |dims: usize| (0..parameters.len()).filter(|&i| parameters[i].dims.len() == dims).collect::<Vec<_>>();
+        let (weights, biases) = (of_dims(2), of_dims(1));
+        let linear = |(number, &weight): (usize, &usize)| {
+            let [outputs, inputs] = [parameters[weight].dims[0], parameters[weight].dims[1]];
+            Linear { weight, bias: biases.get(number).copied(), inputs, outputs }
+        };
+        weights.iter().enumerate().map(linear).collect()
+    }
+
+    /// Rotary positions: turns the rank's heads of q and k, which stand before those of v.
+    fn turn<T: Float>(self, turn: Turn, qkv: &mut [T]) {
+        let (model, shape) = (&self.dims.model, self.attention());
+        if model.positions == Positions::Rotary {
+            rotary::turn(turn, qkv, shape.width(), shape.t, (shape.heads + shape.kv_heads, shape.d));
+        }
+    }
+}
+
+/// A tensor with the tokens of `like`, and rows of `width`.
+fn rows<T: Float>(values: Vec<T>, like: &Tensor, width: usize) -> Result<Tensor> {
+    let mut dims = like.dims().to_vec();
+    if let Some(last) = dims.last_mut() {
+        *last = width;
+    }
+    tensor(values, &dims)
+}
+
+/// An error where the rows of `tensor` are not `width` wide, or fewer or more than those of `first`.
+fn check_rows(what: &str, tensor: &Tensor, width: usize, first: &Tensor) -> Result<()> {
+    let count = |tensor: &Tensor| tensor.dims().split_last().map(|(_, rows)| rows.iter().product::<usize>());
+    if tensor.dims().last() != Some(&width) || count(tensor) != count(first) {
+        bail!("{what}: shape {:?} has not the tokens of {:?} in rows of {width}", tensor.dims(), first.dims());
+    }
+    Ok(())
+}
+
+fn check_tokens(cut: Cut, what: &str, tensor: &Tensor, width: usize) -> Result<()> {
+    check::shape(what, tensor, &[cut.dims.micro_batch_size, cut.dims.model.sequence, width])
+}
+
+fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    let (model, width) = (&cut.dims.model, cut.width(cut.module));
+    let bound = Slice::<T>::all(parameters)?;
+    let x = Slice::<T>::of(&values[0])?;
+    let mut saved = Vec::new();
+    let output = match cut.module {
+        Module::Norm1 | Module::Norm2 => {
+            check_rows("input of the norm", &values[0], model.hidden, &values[0])?;
+            let norm = norm::forward(cut.norm().bind(&bound), &x);
+            saved.push(rows(norm.normalised, &values[0], model.hidden)?);
+            saved.push(tensor(norm.reciprocal, &values[0].dims()[..values[0].dims().len() - 1])?);
+            norm.output
+        }
+        Module::Qkv => {
+            check_tokens(cut, "input of q k v", &values[0], model.hidden)?;
+            let mut qkv = linear::forward(&cut.linears(), &bound, &x, None);
+            cut.turn(Turn::Forward, &mut qkv);
+            qkv
+        }
+        Module::Attention => {
+            check_tokens(cut, "q k v", &values[0], cut.width(Module::Qkv))?;
+            let shape = cut.attention();
+            let [probabilities, attended] = attention::forward(shape, &x);
+            saved.push(tensor(probabilities, &[shape.b, shape.heads, shape.t, shape.t])?);
+            attended
+        }
+        Module::Projection => {
+            check_tokens(cut, "input of the projection", &values[0], cut.width(Module::Attention))?;
+            linear::forward(&cut.linears(), &bound, &x, None)
+        }
+        Module::Add1 | Module::Add2 => {
+            check_rows("residual stream", &values[0], model.hidden, &values[0])?;
+            check_rows("what is added", &values[1], model.hidden, &values[0])?;
+            add(&x, &Slice::<T>::of(&values[1])?, bound.first().map(|bias| &bias[..]))
+        }
+        Module::Up => {
+            check_tokens(cut, "input of the feed-forward", &values[0], model.hidden)?;
+            linear::forward(&cut.linears(), &bound, &x, None)
+        }
+        Module::Down => {
+            check_tokens(cut, "input of the activation", &values[0], cut.width(Module::Up))?;
+            let activated = activation::forward(model.activation, model.ffn / cut.ranks, &x);
+            linear::forward(&cut.linears(), &bound, &activated, None)
+        }
+    };
+    Ok((rows(output, &values[0], width)?, saved))
+}
+
+fn norm_again_of<T: Float>(cut: Cut, normalised: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {
+    check_rows("saved by the norm", normalised, cut.dims.model.hidden, normalised)?;
+    let bound = Slice::<T>::all(parameters)?;
+    let output = norm::again(cut.norm().bind(&bound), &Slice::<T>::of(normalised)?);
+    rows(output, normalised, cut.dims.model.hidden)
+}
+
+fn backward_input_of<T: Float>(
+    cut: Cut,
+    values: &[Tensor],
+    parameters: &[Tensor],
+    saved: &[Tensor],
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let model = &cut.dims.model;
+    let bound = Slice::<T>::all(parameters)?;
+    let d_output = Slice::<T>::of(&values[0])?;
+    let full = |what, width| check_tokens(cut, what, &values[0], width);
+    let mut deferred = Vec::new();
+    let (gradient, width) = match cut.module {
+        Module::Norm1 | Module::Norm2 => {
+            let [normalised, reciprocal] = saved else { bail!("{} saves two tensors, not {}", cut.module, saved.len()) };
+            for (what, tensor) in [("residual stream", &values[1]), ("gradient", &values[0]), ("saved", normalised)] {
+                check_rows(what, tensor, model.hidden, normalised)?;
+            }
+            let (normalised, reciprocal) = (Slice::<T>::of(normalised)?, Slice::<T>::of(reciprocal)?);
+            let residual = Slice::<T>::of(&values[1])?;
+            let norm = norm::backward(cut.norm().bind(&bound), &d_output, &normalised, &reciprocal, Some(&residual));
+            for gradient in std::iter::once(norm.weight_gradient).chain(norm.bias_gradient) {
+                deferred.push(tensor(gradient, &[model.hidden])?);
+            }
+            (norm.input_gradient, model.hidden)
+        }
+        Module::Qkv | Module::Up => {
+            full("gradient", cut.width(cut.module))?;
+            (linear::backward_input(&cut.linears(), &bound, &d_output), model.hidden)
+        }
+        Module::Attention => {
+            full("gradient", cut.width(Module::Attention))?;
+            check_tokens(cut, "q k v", &values[1], cut.width(Module::Qkv))?;
+            check_tokens(cut, "attention output", &values[2], cut.width(Module::Attention))?;
+            let shape = cut.attention();
+            check::shapes("attention probabilities", saved, [[shape.b, shape.heads, shape.t, shape.t]])?;
+            let [qkv, output] = [Slice::<T>::of(&values[1])?, Slice::<T>::of(&values[2])?];
+            let mut gradient = attention::backward(shape, &d_output, &qkv, &Slice::<T>::of(&saved[0])?, &output);
+            cut.turn(Turn::Back, &mut gradient);
+            (gradient, cut.width(Module::Qkv))
+        }
+        Module::Projection => {
+            full("gradient", model.hidden)?;
+            (linear::backward_input(&cut.linears(), &bound, &d_output), cut.width(Module::Attention))
+        }
+        Module::Down => {
+            full("gradient", model.hidden)?;
+            check_tokens(cut, "input of the activation", &values[1], cut.width(Module::Up))?;
+            let d_activated = linear::backward_input(&cut.linears(), &bound, &d_output);
+            let f = model.ffn / cut.ranks;
+            let [d_input, activated] = activation::backward(model.activation, f, &Slice::<T>::of(&values[1])?, &d_activated);
+            deferred.push(rows(activated, &values[0], f)?);
+            (d_input, cut.width(Module::Up))
+        }
+        Module::Add1 | Module::Add2 => bail!("the gradient passes {} unchanged", cut.module),
+    };
+    Ok((rows(gradient, &values[0], width)?, deferred))
+}
+
+fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
+    let (parameters, slices) = (cut.parameters(), Slice::<T>::all(values)?);
+    let mut gradients = Gradients::new(&parameters, earlier, cut.dims.grid)?;
+    match (cut.module, &slices[..]) {
+        (Module::Norm1 | Module::Norm2, sums) => {
+            check::shapes("gradients kept by I", values, parameters.iter().map(|parameter| &parameter.dims))?;
+            cut.norm().indices().zip(sums).try_for_each(|(index, sum)| gradients.values(index, sum))?;
+        }
+        (Module::Add1 | Module::Add2, [d_output]) => {
+            check_rows("gradient", &values[0], cut.dims.model.hidden, &values[0])?;
+            let sums = linear::column_sums(d_output, cut.dims.model.hidden);
+            (0..parameters.len()).try_for_each(|bias| gradients.values(bias, &sums))?;
+        }
+        (Module::Qkv | Module::Projection | Module::Up | Module::Down, [x, d_output]) => {
+            let linears = cut.linears();
+            let outputs = linears.iter().map(|linear| linear.outputs).sum();
+            check_tokens(cut, "input", &values[0], linears[0].inputs)?;
+            check_tokens(cut, "gradient", &values[1], outputs)?;
+            linear::backward_weight(&linears, x, d_output, &mut gradients)?;
+        }
+        (module, values) => bail!("{module} does not make its gradients from {} tensors", values.len()),
+    }
+    Ok(gradients.finish())
+}
+
+/// x + bias + y, row by row.
+fn add<T: Float>(x: &[T], y: &[T], bias: Option<&[T]>) -> Vec<T> {
+    let [sum] = filled([x.len()], |[sum]| match bias {
+        Some(bias) => vectorised!({
+            let h = bias.len();
+            for ((sum, x), y) in sum.chunks_exact_mut(h).zip(x.chunks_exact(h)).zip(y.chunks_exact(h)) {
+                for (((sum, &x), &y), &bias) in sum.iter_mut().zip(x).zip(y).zip(bias) {
+                    *sum = x + bias + y;
+                }
+            }
+        }),
+        None => vectorised!(for ((sum, &x), &y) in sum.iter_mut().zip(x).zip(y) {
+            *sum = x + y;
+        }),
+    });
+    sum
+}

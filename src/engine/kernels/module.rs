@@ -1,0 +1,79 @@
+//! Modules of a layer: the operands of their ops, and the slices of parameters that they work with.
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use super::cpu::module::Cut;
+use super::{Operands, cpu, one, tensors};
+use crate::base::model::Parameter;
+use crate::base::module::{Module, Slice};
+use crate::engine::value::Value;
+use crate::program::{Layout, Program};
+
+impl Operands<'_> {
+    /// Output, and what it saves as far as the op has a place for it.
+    pub(super) fn module_forward(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let (output, saved) = self.cut(&dims, module).forward(&self.rest(0)?)?;
+        Ok(vec![one(output), Value::Cpu(saved.into())])
+    }
+
+    /// The same once more; an op that writes one value makes a norm's output from what it saved, or saves what attention forgot.
+    pub(super) fn module_again(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let cut = self.cut(&dims, module);
+        match (module, self.op.writes) {
+            (Module::Norm1 | Module::Norm2, [_]) => cut.norm_again(&self.bundle(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
+            (Module::Attention, [_]) => cut.forward(&self.rest(0)?).map(|(_, saved)| vec![Value::Cpu(saved.into())]),
+            _ => self.module_forward(module),
+        }
+    }
+
+    /// The gradient of the input, and what W needs of it. What forward saved stands behind the values, before the parameters.
+    pub(super) fn module_backward_input(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let place = match module {
+            Module::Norm1 | Module::Norm2 => Some(2),
+            Module::Attention => Some(3),
+            _ => None,
+        };
+        let saved = place.map_or(Ok(Vec::new()), |place| self.bundle(place))?;
+        let operands = (0..self.op.reads.len()).filter(|&read| Some(read) != place).map(|read| self.tensor(read));
+        let (gradient, deferred) = self.cut(&dims, module).backward_input(&operands.collect::<Result<Vec<_>>>()?, &saved)?;
+        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+    }
+
+    /// The gradients of the parameters, added to those so far, which stand behind the values.
+    pub(super) fn module_backward_weight(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let values = self.op.reads.len().saturating_sub(self.op.writes.len());
+        let operands = (0..values).map(|read| self.bundle(read)).collect::<Result<Vec<_>>>()?.concat();
+        let gradients = self.cut(&dims, module).backward_weight(&operands, self.earlier(values)?.as_deref())?;
+        Ok(gradients.into_iter().map(one).collect())
+    }
+
+    fn cut<'d>(&self, dims: &'d cpu::Dims, module: Module) -> Cut<'d> {
+        Cut { dims, ranks: self.setting().tensor.ranks, module }
+    }
+}
+
+/// How `parameter` starts; a slice as that slice of the whole tensor starts, with zeros beyond its end.
+pub(super) fn initial(parameter: &Parameter, seed: u64, dtype: DType) -> Result<Tensor> {
+    let Some(Slice { dim, start, of }) = parameter.slice else { return cpu::init::parameter(parameter, seed, dtype) };
+    let whole = Parameter { dims: parameter.whole_dims(), slice: None, ..parameter.clone() };
+    let Some(&length) = parameter.dims.get(dim) else { bail!("{} has no dim {dim}", parameter.name) };
+    let there = length.min(of.saturating_sub(start));
+    let values = cpu::init::parameter(&whole, seed, dtype)?.narrow(dim, start.min(of), there)?;
+    if there < length { values.pad_with_zeros(dim, 0, length - there)?.contiguous() } else { values.contiguous()?.copy() }
+}
+
+/// A whole tensor from its slices in order, each the parameter `slice`'s shape. What reaches beyond its end is padding.
+///
+/// # Errors
+/// If they do not make it up.
+pub fn join_slices<'v>(program: &Program, slice: &Parameter, values: impl Iterator<Item = &'v Value>) -> Result<Value> {
+    let Some(Slice { dim, of, .. }) = slice.slice else { bail!("{} is no slice", slice.name) };
+    let layout = Layout::tensor(program.setting.dtype, &slice.dims);
+    let tensors = values.map(|value| tensors(&layout, value)).collect::<Result<Vec<_>>>()?.concat();
+    let whole = Tensor::cat(&tensors, dim)?.narrow(dim, 0, of)?;
+    Ok(one(whole.contiguous()?))
+}

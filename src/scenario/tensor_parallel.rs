@@ -1,0 +1,45 @@
+//! `parallel.tensor`: what the ranks that share a layer's tensors must divide.
+
+use super::Training;
+use super::keys::{Key, model, parallel};
+use super::problem::Problem;
+use super::written::Written;
+use crate::base::mesh::Axis;
+use crate::base::model::Model;
+use crate::base::words::grouped;
+
+/// Refuses numbers of ranks that cut a head, a key and value head, or a column.
+pub(super) fn check(written: &mut Written, training: &Training) {
+    let ranks = training.mesh.size(Axis::Tensor);
+    if let Some((what, size, key)) = obstacle(&training.model, ranks) {
+        let message = format!("tensor = {} does not divide {what}, {}", grouped(ranks as i128), grouped(size as i128));
+        let problem = Problem::new(message).allowed(allowed(key)).hint(hint(&training.model, ranks));
+        written.refuse(&[&parallel::TENSOR, key, &model::PRESET], problem);
+    }
+}
+
+/// What so many ranks cannot share evenly: in words, its size, and its key.
+fn obstacle(model: &Model, ranks: usize) -> Option<(&'static str, usize, &'static Key)> {
+    let Model { heads, kv_heads, ffn, .. } = *model;
+    let shares_kv = kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(kv_heads);
+    match () {
+        () if !heads.is_multiple_of(ranks) => Some(("the heads", heads, &model::HEADS)),
+        () if !shares_kv => Some(("the key and value heads", kv_heads, &model::KV_HEADS)),
+        () if !ffn.is_multiple_of(ranks) => Some(("the columns of the feed-forward", ffn, &model::FFN)),
+        () => None,
+    }
+}
+
+fn allowed(key: &Key) -> String {
+    let exception = if key.name == model::KV_HEADS.name { ", or a multiple of it" } else { "" };
+    format!("a divisor of `{}`{exception}", key.name)
+}
+
+/// The nearest numbers of ranks, below and above, that the model can be cut for.
+fn hint(model: &Model, ranks: usize) -> String {
+    let is_legal = |ranks: &usize| obstacle(model, *ranks).is_none();
+    let below = (1..ranks).rev().find(is_legal);
+    let above = (ranks + 1..=model.heads).find(is_legal);
+    let near: Vec<String> = below.into_iter().chain(above).map(|ranks| ranks.to_string()).collect();
+    format!("tensor = {} would do", near.join(" or "))
+}
