@@ -61,7 +61,7 @@ pub enum Part {
     Embedding,
     /// Block `0..layers`.
     Block(u32),
-    /// A module of such a block, where ranks meet inside it.
+    /// A module of such a block, or of the embedding or the head with number 0, where ranks meet inside them.
     Module(u32, Module),
     /// Final norm, logits and cross-entropy.
     Head,
@@ -207,7 +207,8 @@ impl List {
 fn prefix(part: Part) -> String {
     match part {
         Part::Embedding => "embedding".to_owned(),
-        Part::Block(layer) | Part::Module(layer, _) => format!("blocks.{layer}"),
+        Part::Block(layer) => format!("blocks.{layer}"),
+        Part::Module(layer, module) => prefix(module.part(layer)),
         Part::Head => "head".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
-//! Modules: the pieces of a layer between which tensor-parallel ranks meet, and the slices of the parameters that each of them holds.
+//! Modules: the pieces of the model between which tensor-parallel ranks meet, and the slices of the parameters that each of them holds.
 //!
-//! Megatron's cut: the first product of each half is cut by its outputs (column parallel), the second by its inputs (row parallel), so
+//! Megatron's cut of a layer: the first product of each half is cut by its outputs (column parallel), the second by its inputs (row parallel), so
 //! that a half needs one sum over the ranks forward and one backward. Attention is cut by heads: its core needs no other rank.
 //! Source: Shoeybi et al. 2019, "Megatron-LM: training multi-billion parameter language models using model parallelism", arXiv 1909.08053.
 
@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::model::{Model, Parameter, Part};
 
-/// A piece of a layer.
+/// A piece of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Module {
     /// The norm before attention.
@@ -29,6 +29,16 @@ pub enum Module {
     Down,
     /// Adds the feed-forward and its bias to the residual stream.
     Add2,
+    /// Looks tokens up in the embedding.
+    Tokens,
+    /// Adds what tells the tokens' places.
+    Positions,
+    /// The norm before the logits.
+    FinalNorm,
+    /// Logits, and for each token what the loss needs of them.
+    Logits,
+    /// The cross-entropy over all logits.
+    Loss,
 }
 
 /// How tensor-parallel ranks cut a tensor: what each holds of it.
@@ -42,12 +52,14 @@ enum Cut {
     KvHeads(usize),
     /// Along this dim, an equal share.
     Even(usize),
+    /// Along the first dim, a share of the vocabulary; the last ranks' may reach beyond its end.
+    Vocabulary,
 }
 
 /// A linear layer or norm: its name, the modules of its weight and of its bias, and how they are cut.
 type Rule = (&'static str, [Module; 2], [Cut; 2]);
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 15] = [
     ("norm1", [Module::Norm1; 2], [Cut::Whole; 2]),
     ("attn.q", [Module::Qkv; 2], [Cut::Heads(0); 2]),
     ("attn.k", [Module::Qkv; 2], [Cut::KvHeads(0); 2]),
@@ -59,6 +71,10 @@ const RULES: [Rule; 11] = [
     ("mlp.up", [Module::Up; 2], [Cut::Even(0); 2]),
     ("mlp.fc2", [Module::Down, Module::Add2], [Cut::Even(1), Cut::Whole]),
     ("mlp.down", [Module::Down, Module::Add2], [Cut::Even(1), Cut::Whole]),
+    ("embedding.tokens", [Module::Tokens; 2], [Cut::Vocabulary; 2]),
+    ("embedding.positions", [Module::Positions; 2], [Cut::Whole; 2]),
+    ("head.norm", [Module::FinalNorm; 2], [Cut::Whole; 2]),
+    ("head.logits", [Module::Logits; 2], [Cut::Vocabulary; 2]),
 ];
 
 /// One of several ranks that share the tensors of a layer.
@@ -82,9 +98,23 @@ pub struct Slice {
 }
 
 impl Module {
-    /// All modules, in forward order.
-    pub const ALL: [Self; 9] =
-        [Self::Norm1, Self::Qkv, Self::Attention, Self::Projection, Self::Add1, Self::Norm2, Self::Up, Self::Down, Self::Add2];
+    /// All modules: those of a layer in forward order, of the embedding, of the head.
+    pub const ALL: [Self; 14] = [
+        Self::Norm1,
+        Self::Qkv,
+        Self::Attention,
+        Self::Projection,
+        Self::Add1,
+        Self::Norm2,
+        Self::Up,
+        Self::Down,
+        Self::Add2,
+        Self::Tokens,
+        Self::Positions,
+        Self::FinalNorm,
+        Self::Logits,
+        Self::Loss,
+    ];
 
     /// How many of them are products.
     pub const PRODUCTS: u32 = 4;
@@ -92,13 +122,67 @@ impl Module {
     /// Its name in ops and parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["norm1", "attn.qkv", "attn.core", "attn.proj", "add1", "norm2", "mlp.up", "mlp.down", "add2"][self as usize]
+        const NAMES: [&str; Module::ALL.len()] = [
+            "norm1",
+            "attn.qkv",
+            "attn.core",
+            "attn.proj",
+            "add1",
+            "norm2",
+            "mlp.up",
+            "mlp.down",
+            "add2",
+            "tokens",
+            "positions",
+            "norm",
+            "logits",
+            "loss",
+        ];
+        NAMES[self as usize]
     }
 
     /// The module of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|module| module.name() == name)
+    }
+
+    /// The module that adds the bias of this one's product, behind the ranks' sum.
+    #[must_use]
+    pub fn adds_its_bias(self) -> Option<Self> {
+        match self {
+            Self::Projection => Some(Self::Add1),
+            Self::Down => Some(Self::Add2),
+            _ => None,
+        }
+    }
+
+    /// The part that it is a piece of; of those of a layer, the block `layer`.
+    #[must_use]
+    pub fn part(self, layer: u32) -> Part {
+        match self {
+            Self::Tokens | Self::Positions => Part::Embedding,
+            Self::FinalNorm | Self::Logits | Self::Loss => Part::Head,
+            _ => Part::Block(layer),
+        }
+    }
+
+    /// The modules of `part`, in forward order.
+    pub fn of(part: Part) -> impl Iterator<Item = Self> {
+        let layer = if let Part::Block(layer) = part { layer } else { 0 };
+        Self::ALL.into_iter().filter(move |module| module.part(layer) == part)
+    }
+
+    /// Whether it normalises rows.
+    #[must_use]
+    pub fn is_norm(self) -> bool {
+        matches!(self, Self::Norm1 | Self::Norm2 | Self::FinalNorm)
+    }
+
+    /// Whether it works on the residual stream, token by token, where every rank has all columns.
+    #[must_use]
+    pub fn is_of_stream(self) -> bool {
+        self.is_norm() || matches!(self, Self::Add1 | Self::Add2 | Self::Positions)
     }
 
     /// Whether it is a product with a weight: the four of them share a layer's time under unit costs.
@@ -137,8 +221,16 @@ impl Split {
             Module::Qkv => (heads + 2 * self.kv_heads(model)) * d,
             Module::Attention => heads * d,
             Module::Up => super::saved::ffn_input_width(model) / self.ranks,
+            Module::Logits => self.vocabulary(model).1,
             _ => model.hidden,
         }
+    }
+
+    /// The first token of this rank's share of the vocabulary, and how many it has room for: the last ranks' may reach or lie beyond the end.
+    #[must_use]
+    pub fn vocabulary(self, model: &Model) -> (usize, usize) {
+        let share = model.vocab.div_ceil(self.ranks);
+        (self.place * share, share)
     }
 
     /// Where the share of this rank begins among `whole` of something, and how long it is. Several ranks share one where there are fewer.
@@ -153,7 +245,9 @@ impl Model {
     #[must_use]
     pub fn slices_of(&self, part: Part, split: Split) -> Vec<Parameter> {
         if let Part::Module(layer, module) = part {
-            let mut all = self.slices_of(Part::Block(layer), split);
+            // A tied head makes logits with the embedding's weight.
+            let module = if module == Module::Logits && self.tied { Module::Tokens } else { module };
+            let mut all = self.slices_of(module.part(layer), split);
             all.retain(|parameter| self.module_of(parameter) == Some(module));
             return all;
         }
@@ -164,7 +258,20 @@ impl Model {
         all.into_iter().flat_map(|parameter| self.cut(parameter, split)).collect()
     }
 
-    /// The module that takes `parameter`; `None` outside of layers.
+    /// What the rank at `split` takes for a module of `layer`. As a fault, `bias_before_sum` gives the bias behind a sum to the product before it.
+    #[must_use]
+    pub fn taken_by(&self, layer: u32, module: Module, split: Split, bias_before_sum: bool) -> Vec<Parameter> {
+        let of = |module| self.slices_of(Part::Module(layer, module), split);
+        match module {
+            Module::Add1 | Module::Add2 if bias_before_sum => Vec::new(),
+            _ => match module.adds_its_bias() {
+                Some(add) if bias_before_sum => [of(module), of(add)].concat(),
+                _ => of(module),
+            },
+        }
+    }
+
+    /// The module that takes `parameter`.
     #[must_use]
     pub fn module_of(&self, parameter: &Parameter) -> Option<Module> {
         if parameter.layer_and_kind().is_some_and(|(layer, _)| layer == FUSED) {
@@ -200,6 +307,10 @@ impl Model {
                 let (start, length) = split.share(parameter.dims[dim]);
                 (dim, start, length)
             }
+            Cut::Vocabulary => {
+                let (start, length) = split.vocabulary(self);
+                (0, start, length)
+            }
         };
         let mut dims = parameter.dims.clone();
         let of = std::mem::replace(&mut dims[dim], length);
@@ -217,11 +328,19 @@ fn rule(parameter: &Parameter) -> Option<(&'static Rule, usize)> {
 }
 
 impl Parameter {
-    /// The layer of a block that it belongs to, `attn.proj`, and what it is there: `weight` or `bias`.
+    /// The layer that it belongs to, `attn.proj` of any block or `head.logits`, and what it is there: `weight` or `bias`.
     fn layer_and_kind(&self) -> Option<(&str, &str)> {
-        let inside = self.name.strip_prefix("blocks.")?;
-        let (_, inside) = inside.split_once('.')?;
-        inside.rsplit_once('.')
+        let name = self.name.as_str();
+        let inside = name.strip_prefix("blocks.").map_or(Some(name), |inside| inside.split_once('.').map(|(_, inside)| inside));
+        inside?.rsplit_once('.')
+    }
+
+    /// Elements of it that lie beyond the end of the tensor that it is a slice of.
+    #[must_use]
+    pub fn padding(&self) -> usize {
+        let Some(Slice { dim, start, of }) = self.slice else { return 0 };
+        let beyond = (start + self.dims[dim]).saturating_sub(of).min(self.dims[dim]);
+        self.elements() / self.dims[dim].max(1) * beyond
     }
 
     /// Shape of the whole tensor that it is, or that it is a slice of.
@@ -297,13 +416,15 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_of_a_block_has_a_module() {
+    fn every_parameter_has_a_module() {
         for model in [MODEL, Model { fused_qkv: false, activation: Activation::Swiglu, ..MODEL }] {
             for ranks in [1, 3] {
                 let split = Split { ranks, place: ranks - 1 };
-                let by_module: usize =
-                    Module::ALL.iter().map(|&module| model.slices_of(Part::Module(0, module), split).len()).sum();
-                assert_eq!(by_module, model.slices_of(Part::Block(0), split).len());
+                for part in [Part::Embedding, Part::Block(0), Part::Head] {
+                    let by_module: usize =
+                        Module::of(part).map(|module| model.slices_of(Part::Module(0, module), split).len()).sum();
+                    assert_eq!(by_module, model.slices_of(part, split).len());
+                }
             }
         }
     }

@@ -96,10 +96,12 @@ pub fn block_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
 pub fn module_saved(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
     let (t, n) = (model.sequence, model.heads / ranks);
     match module {
-        Module::Norm1 | Module::Norm2 => {
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => {
             vec![saved("normalised", &[tokens, &[model.hidden]].concat()), saved("1/sigma", tokens)]
         }
         Module::Attention => vec![SavedTensor { core: true, ..saved("attention probabilities", &[b, n, t, t]) }],
+        Module::Logits => vec![saved("logits", &[b, t, model.vocab.div_ceil(ranks)])],
+        Module::Loss => vec![saved("gradient of logits", &[b, t, model.vocab.div_ceil(ranks)])],
         _ => Vec::new(),
     }
 }
@@ -120,7 +122,8 @@ pub fn module_saved_by_megatron(model: &Model, b: usize, ranks: usize, tokens: &
         ],
         Module::Add1 | Module::Add2 => vec![mask("dropout mask", &stream)],
         Module::Down => vec![saved("activation output", &[b, t, model.ffn / ranks])],
-        Module::Qkv | Module::Projection | Module::Up => Vec::new(),
+        // The head is not a layer's: what it saves is the lab's own.
+        _ => module_saved(model, b, ranks, tokens, module),
     }
 }
 
@@ -128,7 +131,7 @@ pub fn module_saved_by_megatron(model: &Model, b: usize, ranks: usize, tokens: &
 #[must_use]
 pub fn module_deferred(model: &Model, b: usize, ranks: usize, module: Module) -> Vec<SavedTensor> {
     match module {
-        Module::Norm1 | Module::Norm2 => norm_gradients(model, "gradient of weight", "gradient of bias"),
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => norm_gradients(model, "gradient of weight", "gradient of bias"),
         Module::Down => vec![saved("activation output", &[b, model.sequence, model.ffn / ranks])],
         _ => Vec::new(),
     }

@@ -10,6 +10,7 @@ use crate::base::module::Module;
 use crate::base::{BufferId, CollectiveId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
+use crate::program::trouble::TroubleKind;
 use crate::program::{Flow as InsideFlow, Inside, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
@@ -27,7 +28,8 @@ pub(super) fn run(build: &mut Build) {
         return;
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
-    let slices = Slices::new(training);
+    let by_rows = build.scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::RowsOfQkv);
+    let slices = Slices::new(training, by_rows);
     build.program.parameters.clone_from(&slices.parameters);
     let sharing = Sharing::new(&build.program, training, &homes, &slices);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
@@ -197,11 +199,13 @@ impl Walk<'_> {
 
     fn forward(&mut self, site: Site, part: &PartTables) {
         if !part.modules.is_empty() {
-            return self.layer_forward(site, part);
+            return self.modules_forward(site, part);
         }
         self.reads.clear();
         match part.part {
-            Part::Embedding => self.load(site, Flows::Tokens, part, self.stages.load_tokens),
+            Part::Embedding => {
+                self.load(site, Flows::Tokens, part, self.stages.load_tokens);
+            }
             Part::Block(_) | Part::Module(..) => self.read(site, Flows::Activation, part.place - 1, part),
             Part::Head => {
                 self.load(site, Flows::Targets, part, self.stages.load_targets);
@@ -231,7 +235,7 @@ impl Walk<'_> {
 
     fn backward_input(&mut self, site: Site, part: &PartTables) {
         if !part.modules.is_empty() {
-            return self.layer_backward_input(site, part);
+            return self.modules_backward_input(site, part);
         }
         self.reads.clear();
         match part.part {
@@ -249,7 +253,7 @@ impl Walk<'_> {
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
         if !part.modules.is_empty() {
-            return self.layer_backward_weight(site, part);
+            return self.modules_backward_weight(site, part);
         }
         self.reads.clear();
         let (first, second) = match part.part {
@@ -268,10 +272,11 @@ impl Walk<'_> {
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
-    fn load(&mut self, site: Site, what: Flows, part: &PartTables, kernel: KernelId) {
+    pub fn load(&mut self, site: Site, what: Flows, part: &PartTables, kernel: KernelId) -> BufferId {
         let buffer = self.buffer(site, what, part.place, part);
         self.run(site, kernel, &[buffer]);
         self.reads.push(buffer);
+        buffer
     }
 
     fn read(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) {
@@ -294,7 +299,9 @@ impl Walk<'_> {
             Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
             Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
             Flows::Inside(inside) => {
-                let name = Name::Inside(inside, place - 1, m);
+                // Layers are numbered; embedding and head have number 0.
+                let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
+                let name = Name::Inside(inside, layer, m);
                 (place, name, name.usual_role(), stages.inside[&inside])
             }
         };

@@ -23,10 +23,11 @@ mod trouble;
 
 use std::collections::BTreeSet;
 
-use crate::base::mesh::Axis;
+use crate::base::mesh::{Axis, Line};
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
+use crate::program::trouble::TroubleKind;
 use crate::scenario::{Scenario, Task, Training};
 
 use homes::Homes;
@@ -135,6 +136,7 @@ const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let data_ranks = training.data_ranks();
+    let has = |kind| scenario.trouble.iter().any(|rule| rule.kind == kind);
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
@@ -146,7 +148,9 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         seed: scenario.seed,
         optimizer: training.optimizer,
         tensor: training.mesh.line(Axis::Tensor),
-        others: training.fold - 1,
+        same_seed: has(TroubleKind::SameSeed),
+        bias_before_sum: has(TroubleKind::BiasBeforeSum),
+        fold: Line { ranks: training.fold, stride: training.mesh.stride(Axis::Data) },
     }
 }
 

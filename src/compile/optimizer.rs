@@ -46,7 +46,11 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
         return Vec::new();
     }
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
-    let group = program.group(Group { name: "world".to_owned(), ranks, fold: Fold { size: training.fold, stride: 1 } });
+    let group = program.group(Group {
+        name: "world".to_owned(),
+        ranks,
+        fold: Fold { size: training.fold, stride: training.mesh.stride(Axis::Data) },
+    });
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
     let barrier =
         |step| Collective { group, kind: CollectiveKind::Barrier, label: "step".to_owned(), step, bytes, dtype, padding: bytes };

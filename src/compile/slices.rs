@@ -17,12 +17,15 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// The parameters of a training run.
-    pub(super) fn new(training: &Training) -> Self {
+    /// The parameters of a training run. As a fault, `by_rows` cuts the one matrix of queries, keys and values as its rows lie.
+    pub(super) fn new(training: &Training, by_rows: bool) -> Self {
         let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
         let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); ranks] };
         for part in model.parts() {
-            let lists: Vec<Vec<Parameter>> = Split::all(ranks).map(|split| model.slices_of(part, split)).collect();
+            let mut lists: Vec<Vec<Parameter>> = Split::all(ranks).map(|split| model.slices_of(part, split)).collect();
+            if by_rows && model.fused_qkv {
+                lists.iter_mut().enumerate().for_each(|(place, list)| cut_by_rows(model, (place, ranks), list));
+            }
             slices.held.iter_mut().for_each(|held| held.push(Vec::new()));
             for number in 0..lists[0].len() {
                 let first = slices.parameters.len();
@@ -55,10 +58,23 @@ impl Slices {
         self.own(model, place, part).iter().copied().chain(tied).collect()
     }
 
-    /// What the kernels of a module take there.
-    pub(super) fn of_module(&self, model: &Model, place: usize, layer: u32, module: Module) -> Vec<ParameterId> {
-        let is_own = |id: &ParameterId| model.module_of(&self.parameters[id.index()]) == Some(module);
-        self.own(model, place, Part::Block(layer)).iter().copied().filter(is_own).collect()
+    /// What the kernels of a module take there, in the order of [`Model::taken_by`].
+    pub(super) fn of_module(&self, model: &Model, place: usize, (layer, module): (u32, Module), early: bool) -> Vec<ParameterId> {
+        if module == Module::Logits && model.tied {
+            return vec![self.tied(place)];
+        }
+        let taken = model.taken_by(layer, module, Split { ranks: self.held.len(), place }, early);
+        let own = self.own(model, place, module.part(layer));
+        let is_it = |id: &&ParameterId, parameter: &Parameter| {
+            let known = &self.parameters[id.index()];
+            (&known.name, &known.dims) == (&parameter.name, &parameter.dims)
+        };
+        let mut rest = own.to_vec();
+        let mut take = |parameter: Parameter| {
+            let at = rest.iter().position(|id| is_it(&id, &parameter)).expect("a part holds what its modules take");
+            rest.remove(at)
+        };
+        taken.into_iter().map(&mut take).collect()
     }
 
     /// The places at which `parameter` of `part` is held.
@@ -69,5 +85,19 @@ impl Slices {
     /// The token embedding's weight.
     pub(super) fn tied(&self, place: usize) -> ParameterId {
         self.held[place][0][0]
+    }
+}
+
+/// Lets the slices of queries, keys and values at `place` follow each other as rows: the first rank's are mostly queries, the last one's values.
+fn cut_by_rows(model: &Model, (place, ranks): (usize, usize), list: &mut [Parameter]) {
+    for dims in [1, 2] {
+        let mut start = place * model.qkv_rows() / ranks;
+        let is_qkv = |one: &Parameter| one.dims.len() == dims && model.module_of(one) == Some(Module::Qkv);
+        for parameter in list.iter_mut().filter(|one| is_qkv(one)) {
+            if let Some(slice) = &mut parameter.slice {
+                slice.start = start;
+                start += parameter.dims[0];
+            }
+        }
     }
 }

@@ -83,7 +83,7 @@ impl Stages {
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
             stage_of_place,
-            activation: program.layout(Layout::tensor(dtype, &[size, model.sequence, model.hidden])),
+            activation: program.layout(Layout::tensor(dtype, &[tensor_parallel::tokens(training), vec![model.hidden]].concat())),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
             loss: program.layout(Layout::tensor(dtype, &[])),
             inside: tensor_parallel::layouts(program, training),
@@ -92,11 +92,11 @@ impl Stages {
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
         for lane in lanes(training) {
-            let place = training.mesh.coordinate(lane, Axis::Tensor);
+            let (place, early) = (training.mesh.coordinate(lane, Axis::Tensor), program.setting.bias_before_sum);
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
                     let held = &held[rank(training, lane, row).index()];
-                    parts.iter_mut().for_each(|part| part.hold(model, slices, place, held));
+                    parts.iter_mut().for_each(|part| part.hold(model, slices, (place, early), held));
                 }
             }
         }
@@ -106,20 +106,24 @@ impl Stages {
 
 impl PartTables {
     /// The buffers that its kernels take on the next rank.
-    fn hold(&mut self, model: &Model, slices: &Slices, place: usize, held: &Held) {
+    fn hold(&mut self, model: &Model, slices: &Slices, (place, early): (usize, bool), held: &Held) {
         let parameters = match self.part {
-            Part::Module(layer, module) => slices.of_module(model, place, layer, module),
+            Part::Module(layer, module) => slices.of_module(model, place, (layer, module), early),
             part => slices.taken(model, place, part),
         };
         let (weights, gradients) = operands(held, &parameters);
         self.weights.push(weights);
         self.gradients.push(gradients);
-        self.modules.iter_mut().for_each(|module| module.hold(model, slices, place, held));
+        self.modules.iter_mut().for_each(|module| module.hold(model, slices, (place, early), held));
     }
 
     /// One of its modules.
+    ///
+    /// # Panics
+    /// If it is not cut into modules, or this is none of them.
     pub fn module(&self, module: Module) -> &PartTables {
-        &self.modules[module as usize]
+        let is_it = |tables: &&PartTables| matches!(tables.part, Part::Module(_, one) if one == module);
+        self.modules.iter().find(is_it).expect("a module of this part")
     }
 }
 
@@ -138,8 +142,9 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let mut tables = part_tables(program, training, overlaps, (part, blocks));
-        if let (Part::Block(layer), true) = (part, tensor_parallel::cuts_layers(training)) {
-            let modules = Module::ALL.iter().map(|&module| Part::Module(layer, module));
+        if tensor_parallel::cuts(training) {
+            let layer = if let Part::Block(layer) = part { layer } else { 0 };
+            let modules = Module::of(part).map(|module| Part::Module(layer, module));
             tables.modules = modules.map(|part| part_tables(program, training, overlaps, (part, blocks))).collect();
         }
         tables
@@ -185,7 +190,7 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
     let activation = (size * model.sequence * model.hidden) as u64 * training.precision.parameter.size();
     // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
     let bytes = match kernel.words().1 {
-        Some(Part::Module(_, module)) if tensor_parallel::is_of_stream(module) => activation / 2,
+        Some(Part::Module(_, module)) if module.is_of_stream() => activation / 2 / tensor_parallel::stretches(training),
         Some(Part::Module(..)) => 0,
         _ => 2 * activation,
     };
@@ -196,7 +201,8 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
 pub(super) fn place(model: &Model, part: Part) -> u32 {
     match part {
         Part::Embedding => 0,
-        Part::Block(layer) | Part::Module(layer, _) => layer + 1,
+        Part::Block(layer) => layer + 1,
+        Part::Module(layer, module) => place(model, module.part(layer)),
         Part::Head => u32::try_from(model.layers).expect("a checked number of layers") + 1,
     }
 }

@@ -3,6 +3,7 @@
 //! The pass runs twice, before and after collectives are expanded, so that a rule can meet a whole all-reduce or one of its messages;
 //! a rule that met an op the first time is spent.
 
+use crate::base::settings::Bias;
 use crate::base::{OpId, Rank};
 use crate::program::head;
 use crate::program::trouble::{Trouble, TroubleKind};
@@ -22,6 +23,15 @@ pub(super) fn idle(build: &Build) -> Vec<usize> {
     let is_idle = |(index, rule): &(usize, &Trouble)| match rule.kind {
         TroubleKind::SkipOp | TroubleKind::SwapOps => build.trouble.contains(index),
         TroubleKind::SlowRank | TroubleKind::SlowLink => !rule.op.is_empty() && !slows_any(&build.program, rule),
+        TroubleKind::SameSeed => build.program.setting.tensor.ranks == 1,
+        TroubleKind::BiasBeforeSum => {
+            let has_bias = build.program.setting.model.as_ref().is_some_and(|model| model.bias != Bias::None);
+            build.program.setting.tensor.ranks == 1 || !has_bias
+        }
+        TroubleKind::RowsOfQkv => {
+            let is_fused = build.program.setting.model.as_ref().is_some_and(|model| model.fused_qkv);
+            build.program.setting.tensor.ranks == 1 || !is_fused
+        }
     };
     build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
 }
@@ -53,7 +63,7 @@ fn apply(program: &mut Program, rule: &Trouble) -> bool {
         match rule.kind {
             TroubleKind::SkipOp => program.set_kind(op, program.kind(op).skipped()),
             TroubleKind::SwapOps => swap_with_next(program, op),
-            TroubleKind::SlowRank | TroubleKind::SlowLink => {}
+            _ => {}
         }
     }
     !ops.is_empty()

@@ -80,6 +80,9 @@ impl Snapshots {
     }
 }
 
+/// A slice, who holds it, and what was seen of it.
+type Held<'p> = (&'p Parameter, Rank, Snapshot);
+
 impl Snapshots {
     /// Puts slices together: of ranks that share a layer's tensors, the snapshot of the whole tensor stands on the first, once for every copy
     /// that they have between them. `whole` are the model's parameters, whose numbers the snapshots get.
@@ -91,27 +94,28 @@ impl Snapshots {
             return Ok(());
         }
         let numbers: BTreeMap<&str, usize> = whole.iter().enumerate().map(|(number, one)| (one.name.as_str(), number)).collect();
-        let mut slices: BTreeMap<(u32, usize, Rank), Vec<(&Parameter, Rank, Snapshot)>> = BTreeMap::new();
+        let mut slices: BTreeMap<(u32, usize, Rank), Vec<Held>> = BTreeMap::new();
         for ((step, id, rank), snapshot) in std::mem::take(&mut self.by_place) {
             let parameter = &program.parameters[id.index()];
             let number = numbers[parameter.name.as_str()];
-            match parameter.slice {
-                None => self.keep(step, number, rank, snapshot),
-                Some(_) => {
-                    let first = mesh.with(rank, Axis::Tensor, 0);
-                    slices.entry((step, number, first)).or_default().push((parameter, rank, snapshot));
-                }
+            if parameter.slice.is_none() {
+                self.keep(step, number, rank, snapshot);
+                continue;
             }
+            let first = mesh.with(rank, Axis::Tensor, 0);
+            slices.entry((step, number, first)).or_default().push((parameter, rank, snapshot));
         }
         for ((step, number, first), mut slices) in slices {
             slices.sort_by_key(|(parameter, rank, _)| (parameter.slice, *rank));
-            let copies = slices.iter().take_while(|(parameter, ..)| parameter.slice == slices[0].0.slice).count();
+            let places: Vec<&[Held]> = slices.chunk_by(|(one, ..), (other, ..)| one.slice == other.slice).collect();
+            let copies = places.iter().map(|holders| holders.len()).max().unwrap_or(0);
             for copy in 0..copies {
-                let join = |value: fn(&Snapshot) -> &Value| {
-                    let own = slices.iter().skip(copy).step_by(copies);
-                    join_slices(program, slices[copy].0, own.map(|(.., snapshot)| value(snapshot)))
-                };
-                let snapshot = Snapshot { gradient: join(|one| &one.gradient)?, parameter: join(|one| &one.parameter)? };
+                // Where fewer hold a slice, theirs stands in several copies.
+                let own = || places.iter().map(|holders| &holders[copy % holders.len()]);
+                let gradients = own().map(|(slice, _, seen)| (*slice, &seen.gradient));
+                let parameters = own().map(|(slice, _, seen)| (*slice, &seen.parameter));
+                let snapshot =
+                    Snapshot { gradient: join_slices(program, gradients)?, parameter: join_slices(program, parameters)? };
                 self.keep(step, number, mesh.with(first, Axis::Tensor, copy), snapshot);
             }
         }

@@ -1,6 +1,8 @@
 //! Formulas: what theory says of a scenario, where it has a closed form; to be shown beside what ran, and labelled as what it is.
 
 use crate::base::hardware::{Costs, Link, UnitCosts};
+use crate::base::mesh::Axis;
+use crate::base::module::Split;
 use crate::base::settings::AllReduce;
 use crate::base::units::Clock;
 use crate::scenario::{Collective, Order, Scenario, Task, Training};
@@ -85,8 +87,9 @@ fn state(training: &Training) -> Formula {
     let (sharing, shards) = training.sharing();
     let bytes = training.precision.bytes(training.optimizer.kind);
     let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
-    let parameters: usize =
-        training.parts_of(0).into_iter().flat_map(|part| training.model.parameters_of(part)).map(|one| one.elements()).sum();
+    let split = Split { ranks: training.mesh.size(Axis::Tensor), place: 0 };
+    let own = training.parts_of(0).into_iter().flat_map(|part| training.model.slices_of(part, split));
+    let parameters: usize = own.map(|parameter| parameter.elements()).sum();
     let terms = bytes.iter().zip(is_cut).map(|(bytes, cut)| if cut { format!("{bytes}P/{shards}") } else { format!("{bytes}P") });
     let each = bytes.iter().zip(is_cut).map(|(&bytes, cut)| bytes as f64 / if cut { count(shards) } else { 1.0 });
     let text = terms.collect::<Vec<_>>().join(" + ");

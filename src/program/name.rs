@@ -53,11 +53,11 @@ pub enum Name {
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
     Piece(u32, u32),
-    /// A value inside a layer that is cut into modules: which, layer, micro-batch.
+    /// A value inside a part that is cut into modules: which, layer, micro-batch.
     Inside(Inside, u32, u32),
 }
 
-/// A value inside a layer that is cut into modules.
+/// A value inside a part that is cut into modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inside {
     /// What it is to its module.
@@ -66,7 +66,7 @@ pub struct Inside {
     pub module: Module,
 }
 
-/// What a value inside a layer is to its module.
+/// What a value inside a part is to its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
     /// What it makes.
@@ -96,7 +96,8 @@ impl Flow {
 }
 
 /// The modules' words in program texts: a number follows, so they end in none.
-const MODULES: [&str; Module::ALL.len()] = ["norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "add-b"];
+const MODULES: [&str; Module::ALL.len()] =
+    ["norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "add-b", "tok", "pos", "norm-c", "logits", "ce"];
 
 /// A kind of name in program texts: its prefix, how it is made of its two numbers, and whether it has the second: a micro-batch, a shard or a
 /// chunk.
@@ -215,15 +216,16 @@ impl Name {
     #[must_use]
     pub fn usual_role(self) -> Role {
         match self {
+            Self::Loss(_)
+            | Self::ActivationGradient(..)
+            | Self::Inside(Inside { flow: Flow::OutputGradient | Flow::TokensGradient, .. }, ..) => Role::Scratch,
             Self::Tokens(_)
             | Self::Targets(_)
             | Self::Activation(..)
             | Self::Saved(..)
             | Self::Deferred(..)
-            | Self::Recomputed(..) => Role::Activation,
-            Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
-            Self::Inside(Inside { flow: Flow::OutputGradient | Flow::TokensGradient, .. }, ..) => Role::Scratch,
-            Self::Inside(..) => Role::Activation,
+            | Self::Recomputed(..)
+            | Self::Inside(..) => Role::Activation,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
             Self::FirstMoment(_)

@@ -28,16 +28,31 @@ pub enum TroubleKind {
     SkipOp,
     /// The op changes places with the next op of its stream.
     SwapOps,
+    /// Tensor-parallel ranks start their slices from the same random numbers: all have the first one's.
+    SameSeed,
+    /// The one matrix of queries, keys and values is cut by rows, as they lie, and not by heads.
+    RowsOfQkv,
+    /// The bias behind a row-parallel product is added on every rank, before the sum: it counts as often as there are ranks.
+    BiasBeforeSum,
 }
 
 impl TroubleKind {
     /// All kinds with their names in scenarios and what they do.
-    pub const ALL: [(Self, &'static str, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str, &'static str); 7] = [
         (Self::SlowRank, "slow-rank", "compute ops of the rank take `factor` times as long"),
         (Self::SlowLink, "slow-link", "messages sent by the rank take `factor` times as long"),
         (Self::SkipOp, "skip-op", "the op is left out"),
         (Self::SwapOps, "swap-ops", "the op changes places with the next one of its stream"),
+        (Self::SameSeed, "same-seed", "tensor-parallel ranks start their slices alike: shards are copies"),
+        (Self::RowsOfQkv, "rows-of-qkv", "the fused matrix of queries, keys and values is cut as its rows lie, not by heads"),
+        (Self::BiasBeforeSum, "bias-before-sum", "tensor-parallel ranks each add the bias that belongs behind their sum"),
     ];
+
+    /// Whether it is about how tensors are cut, and meets no op.
+    #[must_use]
+    pub fn is_of_slices(self) -> bool {
+        matches!(self, Self::SameSeed | Self::RowsOfQkv | Self::BiasBeforeSum)
+    }
 
     /// Its name in scenarios.
     #[must_use]

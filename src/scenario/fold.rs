@@ -32,7 +32,6 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
     match () {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),
         () if training.data_parallel.expand && data > 1 => Some("their collectives are followed message by message"),
-        () if training.mesh.stride(Axis::Data) > 1 => Some("others stand between them"),
         () if training.is_two_way() => Some("some hold the same stages as others in another place"),
         () if training.splits_embedding() => Some("some share an embedding with others"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),
@@ -46,8 +45,11 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
 fn are_placed_alike(training: &Training, hardware: &Hardware) -> bool {
     let (data, node) = (training.mesh.size(Axis::Data), hardware.ranks_per_node);
     let (Costs::Table(_), true) = (&hardware.costs, training.mesh.ranks() > node) else { return true };
-    let shards = training.fsdp.shard_size;
-    let whole_copies = shards == data || node.is_multiple_of(shards) || shards.is_multiple_of(node);
-    let whole_stages = training.mesh.size(Axis::Pipeline) == 1 || data.is_multiple_of(node);
-    whole_copies && whole_stages
+    // Between two replicas stand so many ranks: all of a replica's that the mesh counts faster.
+    let stride = training.mesh.stride(Axis::Data);
+    let fits = |ranks: usize| node.is_multiple_of(ranks) || ranks.is_multiple_of(node);
+    let whole_copies = training.fsdp.shard_size == data || fits(training.fsdp.shard_size * stride);
+    let rest = training.mesh.ranks() / (data * stride);
+    let whole_stages = rest == 1 || (data * stride).is_multiple_of(node);
+    fits(stride) && whole_copies && whole_stages
 }

@@ -63,6 +63,8 @@ pub enum Section {
     Batch,
     /// `[parallel]`
     Parallel,
+    /// `[tensor_parallel]`
+    TensorParallel,
     /// `[data_parallel]`
     DataParallel,
     /// `[fsdp]`
@@ -90,11 +92,12 @@ pub enum Section {
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 16] = [
+pub static SECTIONS: [(Section, &str, &str); 17] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
+    (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),
@@ -173,6 +176,10 @@ keys! {
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
+    }
+    tensor_parallel TensorParallel {
+        SEQUENCE_PARALLEL "sequence_parallel" Bool, Is("false"), "",
+            "each rank keeps its own tokens of the residual stream: all-reduces become reduce-scatters and all-gathers";
     }
     data_parallel DataParallel {
         STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";
@@ -314,8 +321,8 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        use Section::{Batch, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute};
-        matches!(self, Model | Batch | Parallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
+        use Section::{Batch, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel};
+        matches!(self, Model | Batch | Parallel | TensorParallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Training {
     pub mesh: Mesh,
     /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
     pub fold: usize,
+    /// How ranks share the matrices of each layer.
+    pub tensor_parallel: TensorParallel,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.
@@ -129,6 +131,13 @@ pub struct DataParallel {
     pub overlap: bool,
     /// Every message of a collective is an op; otherwise the whole collective is.
     pub expand: bool,
+}
+
+/// How ranks share the matrices of each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorParallel {
+    /// Each rank keeps its own tokens of the residual stream.
+    pub sequence_parallel: bool,
 }
 
 /// How sharded parameters are gathered.

@@ -1,12 +1,17 @@
-//! `parallel.tensor`: what the ranks that share a layer's tensors must divide.
+//! `[tensor_parallel]`, and what the ranks that share a layer's tensors must divide.
 
-use super::Training;
-use super::keys::{Key, model, parallel};
+use super::keys::{Key, model, parallel, tensor_parallel};
 use super::problem::Problem;
 use super::written::Written;
+use super::{TensorParallel, Training};
 use crate::base::mesh::Axis;
 use crate::base::model::Model;
 use crate::base::words::grouped;
+
+/// How ranks share the matrices of each layer.
+pub(super) fn read(written: &Written) -> Option<TensorParallel> {
+    Some(TensorParallel { sequence_parallel: written.flag(&tensor_parallel::SEQUENCE_PARALLEL)? })
+}
 
 /// Refuses numbers of ranks that cut a head, a key and value head, or a column.
 pub(super) fn check(written: &mut Written, training: &Training) {
@@ -15,6 +20,15 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         let message = format!("tensor = {} does not divide {what}, {}", grouped(ranks as i128), grouped(size as i128));
         let problem = Problem::new(message).allowed(allowed(key)).hint(hint(&training.model, ranks));
         written.refuse(&[&parallel::TENSOR, key, &model::PRESET], problem);
+    }
+    let (sequence, shares_tokens) = (training.model.sequence, training.tensor_parallel.sequence_parallel);
+    if shares_tokens && !sequence.is_multiple_of(ranks) {
+        let whole = [sequence / ranks * ranks, sequence.next_multiple_of(ranks)];
+        let near: Vec<String> = whole.iter().filter(|sequence| **sequence > 0).map(|&near| grouped(near as i128)).collect();
+        let message = format!("{} ranks cannot share {} tokens evenly", grouped(ranks as i128), grouped(sequence as i128));
+        let problem = Problem::new(message).allowed("a sequence that `tensor` divides");
+        let keys = [&tensor_parallel::SEQUENCE_PARALLEL, &model::SEQUENCE, &parallel::TENSOR];
+        written.refuse(&keys, problem.hint(format!("sequence = {} would do", near.join(" or "))));
     }
 }
 

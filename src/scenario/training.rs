@@ -17,6 +17,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let precision = model::read_precision(written, numerics);
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
+    let tensor_parallel = tensor_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
@@ -29,6 +30,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         batch: batch?,
         mesh: mesh?,
         fold: 1,
+        tensor_parallel: tensor_parallel?,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
         recompute: recompute?,

@@ -30,6 +30,7 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     }
     let kind = kind(written, index)?;
     refuse_missing_op(written, index, kind);
+    refuse_place(written, index, kind);
     refuse_idle_factor(written, index, kind);
     let neutral = if is_slow(kind) { 2.0 } else { 1.0 };
     Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
@@ -71,9 +72,19 @@ fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) 
 }
 
 fn refuse_missing_op(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && !written.has(&trouble::OP, index) {
+    if !is_slow(kind) && !kind.is_of_slices() && !written.has(&trouble::OP, index) {
         let problem = Problem::new(format!("{} needs to know which op it meets", kind.name()));
         written.refuse_at(&[&trouble::KIND], index, problem.hint("op = \"all-reduce bucket0\", or op = \"0F3\""));
+    }
+}
+
+/// What is about slices meets all of them, from the start.
+fn refuse_place(written: &mut Written, index: usize, kind: TroubleKind) {
+    for key in [&trouble::OP, &trouble::RANK, &trouble::STEP] {
+        if kind.is_of_slices() && written.has(key, index) {
+            let problem = Problem::new(format!("`{}` means nothing to {}", key.name, kind.name()));
+            written.refuse_at(&[key], index, problem.hint("leave it out: it meets all slices, from the start"));
+        }
     }
 }
 

@@ -13,4 +13,5 @@ mod sheets;
 mod shipped;
 mod stepping;
 mod tensor;
+mod tensor_traffic;
 mod verdicts;

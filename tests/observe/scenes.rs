@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task, Training,
-    Values,
+    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
+    TensorParallel, Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -104,6 +104,7 @@ impl Scene {
         };
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
+            tensor_parallel: TensorParallel { sequence_parallel: false },
             model,
             precision: Precision::plain(Dtype::F32),
             batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },

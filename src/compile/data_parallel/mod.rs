@@ -105,6 +105,7 @@ impl Sharing {
             Meeting::All | Meeting::Copy => (format!("dp{seat}"), 0, self.data, 1),
         };
         if training.fold > 1 {
+            let stride = stride * training.mesh.stride(Axis::Data);
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
         let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));

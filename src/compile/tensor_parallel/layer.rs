@@ -1,67 +1,49 @@
 //! One layer, module by module: which op reads what another wrote, and where the ranks meet.
 
-use crate::base::mesh::Axis;
-use crate::base::model::Part;
 use crate::base::module::Module;
 use crate::base::settings::Recompute;
-use crate::base::{BufferId, Bytes, CollectiveId, KernelId, Rank};
+use crate::base::{BufferId, KernelId};
 use crate::compile::lower::{Flows, Site, Walk};
 use crate::compile::stages::PartTables;
-use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
-use crate::program::{Flow, Inside, OpKind, Origin, PassName};
+use crate::program::{Flow, Inside, Origin, PassName};
 
-/// Where ranks meet inside a layer: one collective for each group, micro-batch of the run, layer, module and direction.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::compile) struct Meeting {
-    first: Rank,
-    micro_batch: u32,
-    layer: u32,
-    module: Module,
-    way: Way,
-}
-
-/// Which pass through the layer meets.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    Forward,
-    /// Forward once more, for backward.
-    Again,
-    Backward,
-}
+use super::layouts::is_nothing;
+use super::meeting::Way;
 
 impl Walk<'_> {
     /// Forward through a layer.
-    pub(in crate::compile) fn layer_forward(&mut self, site: Site, part: &PartTables) {
+    pub(super) fn layer_forward(&mut self, site: Site, part: &PartTables) {
         self.layer_outputs(site, part, Way::Forward);
     }
 
     /// Backward for the input, with what has to be computed again before it.
-    pub(in crate::compile) fn layer_backward_input(&mut self, site: Site, part: &PartTables) {
+    pub(super) fn layer_backward_input(&mut self, site: Site, part: &PartTables) {
         match self.training.recomputes(part.part) {
             Recompute::Full => self.layer_outputs(again(site), part, Way::Again),
             Recompute::Selective => self.attention_again(again(site), part),
             Recompute::None => {}
         }
-        let value = |walk: &mut Self, flow, module| walk.inside(site, part, flow, module);
-        let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let [hidden, qkv, attended] =
-            [Module::Up, Module::Qkv, Module::Attention].map(|module| value(self, Flow::Output, module));
-
-        let d_hidden = self.input_gradient(site, part, Module::Down, &[d_y, hidden], Module::Up);
+            [Module::Up, Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
+        let way = Way::BackwardInput;
+        let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
+        let d_fed = self.enter(site, part, (Module::Down, way), d_y);
+        let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
         let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
-        self.meet(site, part, (Module::Up, Way::Backward), d_norm);
+        let d_norm = self.leave(site, part, (Module::Norm2, way), d_norm, None);
         let d_middle = self.input_gradient(site, part, Module::Norm2, &[d_norm, d_y], Module::Add1);
 
-        let d_attended = self.input_gradient(site, part, Module::Projection, &[d_middle], Module::Attention);
+        let d_projected = self.enter(site, part, (Module::Projection, way), d_middle);
+        let d_attended = self.input_gradient(site, part, Module::Projection, &[d_projected], Module::Attention);
         let d_qkv = self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv);
         let d_norm = self.input_gradient(site, part, Module::Qkv, &[d_qkv], Module::Norm1);
-        self.meet(site, part, (Module::Qkv, Way::Backward), d_norm);
+        let d_norm = self.leave(site, part, (Module::Norm1, way), d_norm, None);
         let d_x = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         self.module_backward_input(site, part, Module::Norm1, &[d_norm, d_middle], d_x);
     }
 
-    /// Backward for the weights, from the layer's end to its beginning. The norms' outputs are made again: it costs a multiplication.
-    pub(in crate::compile) fn layer_backward_weight(&mut self, site: Site, part: &PartTables) {
+    /// Backward for the weights, from the layer's end to its beginning.
+    pub(super) fn layer_backward_weight(&mut self, site: Site, part: &PartTables) {
         let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let d_middle = self.inside(site, part, Flow::OutputGradient, Module::Add1);
         for (add, last, first, norm, d_sum) in [
@@ -74,22 +56,31 @@ impl Walk<'_> {
                 _ => None,
             };
             let input = input.unwrap_or_else(|| self.inside(site, part, Flow::Output, Module::Attention));
-            self.weight_gradient(site, part, last, &[input, d_sum]);
-            let input = self.norm_again(again(site), part, norm);
-            let gradient = self.inside(site, part, Flow::OutputGradient, first);
-            self.weight_gradient(site, part, first, &[input, gradient]);
-            let kept = self.inside(site, part, Flow::Deferred, norm);
-            self.weight_gradient(site, part, norm, &[kept]);
+            let d_last =
+                if super::shares_tokens(self.training) { self.inside(site, part, Flow::TokensGradient, last) } else { d_sum };
+            self.weight_gradient(site, part, last, &[input, d_last]);
+            self.behind_norm(site, part, norm, first, Flow::OutputGradient);
         }
+    }
+
+    /// Backward for the weights of a norm and of the product behind it, whose gradient `flow` is. The norm's output is made again: it costs
+    /// a multiplication, and where tokens are shared out, a gather.
+    pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
+        let input = self.norm_again(again(site), part, norm);
+        let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
+        let gradient = self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first });
+        self.weight_gradient(site, part, first, &[input, gradient]);
+        let kept = self.inside(site, part, Flow::Deferred, norm);
+        self.weight_gradient(site, part, norm, &[kept]);
     }
 
     /// All outputs of a layer's modules.
     fn layer_outputs(&mut self, site: Site, part: &PartTables, way: Way) {
         let x = self.buffer(site, Flows::Activation, part.place - 1, part);
-        let attended = self.modules(site, part, way, x, &[Module::Norm1, Module::Qkv, Module::Attention, Module::Projection]);
+        let attended = self.half(site, part, way, x, &[Module::Norm1, Module::Qkv, Module::Attention, Module::Projection]);
         let middle = self.inside(site, part, Flow::Output, Module::Add1);
         self.module_forward(site, part, (Module::Add1, way), &[x, attended], middle);
-        let fed = self.modules(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down]);
+        let fed = self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down]);
         // Backward needs all but the layer's own output.
         if way == Way::Forward {
             let y = self.buffer(site, Flows::Activation, part.place, part);
@@ -97,21 +88,21 @@ impl Walk<'_> {
         }
     }
 
-    /// One module behind the other, of which the last leaves each rank a part of a sum.
-    fn modules(&mut self, site: Site, part: &PartTables, way: Way, first: BufferId, modules: &[Module]) -> BufferId {
+    /// Half a layer: a norm, from which all tokens enter, and modules of which the last leaves each rank a part of a sum.
+    fn half(&mut self, site: Site, part: &PartTables, way: Way, first: BufferId, modules: &[Module]) -> BufferId {
         let mut value = first;
         for &module in modules {
             let output = self.inside(site, part, Flow::Output, module);
             self.module_forward(site, part, (module, way), &[value], output);
-            value = output;
+            value = if module.is_norm() { self.enter(site, part, (module, way), output) } else { output };
         }
-        if let Some(&last) = modules.last() {
-            self.meet(site, part, (last, way), value);
+        match modules.last() {
+            Some(&last) => self.leave(site, part, (last, way), value, None),
+            None => value,
         }
-        value
     }
 
-    fn module_forward(
+    pub(super) fn module_forward(
         &mut self,
         site: Site,
         part: &PartTables,
@@ -148,21 +139,36 @@ impl Walk<'_> {
     }
 
     /// Backward for the input of `module`, which is the output of the module `before`.
-    fn input_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId], before: Module) -> BufferId {
+    pub(super) fn input_gradient(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        module: Module,
+        values: &[BufferId],
+        before: Module,
+    ) -> BufferId {
         let gradient = self.inside(site, part, Flow::OutputGradient, before);
         self.module_backward_input(site, part, module, values, gradient);
         gradient
     }
 
-    fn module_backward_input(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId], gradient: BufferId) {
+    pub(super) fn module_backward_input(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        module: Module,
+        values: &[BufferId],
+        gradient: BufferId,
+    ) {
         let tables = part.module(module);
-        // The gradient of a sum passes its mask on the way to the product; the activation's own is made from its input.
-        let of = match module {
-            Module::Projection => Module::Add1,
-            Module::Down => Module::Add2,
-            module => module,
+        let saved = match module {
+            // The gradient of a sum passes its mask on the way to the product; the activation's own is made from its input.
+            Module::Projection => self.kept(site, part, Flow::Saved, Module::Add1),
+            Module::Down => self.kept(site, part, Flow::Saved, Module::Add2),
+            // Its gradient stands where the logits did.
+            Module::Logits => None,
+            module => self.kept(site, part, Flow::Saved, module),
         };
-        let saved = self.kept(site, part, Flow::Saved, of);
         self.operands(values, &[]);
         self.reads.extend(saved);
         self.reads.extend_from_slice(&tables.weights[site.home]);
@@ -170,7 +176,7 @@ impl Walk<'_> {
         self.write(site, self.passes(tables).backward_input, gradient, deferred);
     }
 
-    fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
+    pub(super) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
         let tables = part.module(module);
         let gradients = &tables.gradients[site.home];
         if gradients.is_empty() {
@@ -180,13 +186,13 @@ impl Walk<'_> {
         self.run(site, self.passes(tables).backward_weight, gradients);
     }
 
-    fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
+    pub(super) fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
         self.reads.clear();
         self.reads.extend_from_slice(values);
         self.reads.extend_from_slice(parameters);
     }
 
-    fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
+    pub(super) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
         match second {
             Some(second) => self.run(site, kernel, &[first, second]),
             None => self.run(site, kernel, &[first]),
@@ -194,39 +200,13 @@ impl Walk<'_> {
     }
 
     /// What a module keeps, if it keeps anything.
-    fn kept(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> Option<BufferId> {
+    pub(super) fn kept(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> Option<BufferId> {
         let layout = self.stages.inside[&Inside { flow, module }];
-        let is_empty = self.program.layouts[layout.index()].parts.is_empty();
-        (!is_empty).then(|| self.inside(site, part, flow, module))
+        (!is_nothing(self.program, layout)).then(|| self.inside(site, part, flow, module))
     }
 
-    fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
+    pub(super) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
         self.buffer(site, Flows::Inside(Inside { flow, module }), part.place, part)
-    }
-
-    /// The ranks that share the layer add up `buffer`.
-    fn meet(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), buffer: BufferId) {
-        let collective = self.meeting(site, part, (module, way), buffer);
-        let stream = self.program.communication_stream("tp");
-        let operands = [buffer];
-        self.program.append((site.rank, stream), OpKind::Collective(collective), (&operands, &operands), site.origin);
-    }
-
-    fn meeting(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), buffer: BufferId) -> CollectiveId {
-        let ranks = self.training.mesh.group(site.rank, Axis::Tensor);
-        let Part::Block(layer) = part.part else { unreachable!("a layer is cut into modules") };
-        let meeting = Meeting { first: ranks[0], micro_batch: site.global, layer, module, way };
-        if let Some(&known) = self.meetings.get(&meeting) {
-            return known;
-        }
-        let program = &mut *self.program;
-        let (bytes, dtype) = (program.bytes(buffer), self.training.precision.parameter);
-        let group = program.group(Group { name: format!("tp{}", ranks[0].0), ranks, fold: Fold::default() });
-        let label = Part::Module(layer, module).to_string();
-        let (kind, step, padding) = (CollectiveKind::AllReduce, self.step, Bytes::ZERO);
-        let collective = program.collective(Collective { group, kind, label, step, bytes, dtype, padding });
-        self.meetings.insert(meeting, collective);
-        collective
     }
 }
 

@@ -1,81 +1,76 @@
-//! Tensor parallelism: a layer is cut into modules, and the ranks that share its tensors meet where a product leaves each of them a part of
-//! the sum.
+//! Tensor parallelism: the model is cut into modules, and the ranks that share its tensors meet where a product leaves each of them a part
+//! of the sum.
 //!
-//! Forward they meet behind the projection and behind the feed-forward, backward behind the gradients of the inputs of q k v and of the
-//! feed-forward: two all-reduces each way. Everything else is each rank's own, or the same on all of them.
+//! In a layer they meet behind the projection and behind the feed-forward, and backward behind the gradients of the inputs of q k v and of
+//! the feed-forward: two all-reduces each way. Embedding and head are cut by the vocabulary: the ranks add up what each looked up, and tell
+//! each other what the loss needs.
+//!
+//! With sequence parallelism every rank keeps its own tokens of the residual stream. The all-reduces become reduce-scatters, and what
+//! every rank needs whole is gathered before a product, once more for the gradient of its weight. Source: Korthikanti et al. 2022,
+//! "Reducing activation recomputation in large transformer models", arXiv 2205.05198, section 4.2.2.
 
+mod ends;
 mod layer;
+mod layouts;
+mod meeting;
 pub(super) mod sums;
 
-pub(super) use layer::Meeting;
-
-use std::collections::BTreeMap;
-
-use crate::base::LayoutId;
+use crate::base::Rank;
 use crate::base::mesh::Axis;
 use crate::base::module::{Module, Split};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
-use crate::program::tables::Layout;
-use crate::program::{Flow, Inside, Program};
 use crate::scenario::Training;
 
-use super::stages;
+pub(super) use layouts::layouts;
+pub(super) use meeting::Meeting;
 
-/// Whether the layers of a run are cut into modules.
-pub(super) fn cuts_layers(training: &Training) -> bool {
+/// Whether the model is cut into modules.
+pub(super) fn cuts(training: &Training) -> bool {
     training.mesh.size(Axis::Tensor) > 1
 }
 
-/// Whether a module works on the residual stream, where every rank has all columns.
-pub(super) fn is_of_stream(module: Module) -> bool {
-    matches!(module, Module::Norm1 | Module::Add1 | Module::Norm2 | Module::Add2)
+/// Whether the ranks that share tensors each keep their own tokens of the residual stream.
+pub(super) fn shares_tokens(training: &Training) -> bool {
+    cuts(training) && training.tensor_parallel.sequence_parallel
 }
 
-/// Any of the ranks that share a layer: their widths are the same.
+/// Into how many stretches of tokens the residual stream is cut.
+pub(super) fn stretches(training: &Training) -> u64 {
+    if shares_tokens(training) { training.mesh.size(Axis::Tensor) as u64 } else { 1 }
+}
+
+/// The number of the group of ranks that share tensors with `rank`: by stage, then by replica, those that are folded each for itself.
+fn group_number(training: &Training, rank: Rank) -> usize {
+    let mesh = &training.mesh;
+    mesh.coordinate(rank, Axis::Pipeline) * training.data_ranks() + mesh.coordinate(rank, Axis::Data)
+}
+
+/// Any of the ranks that share tensors: their widths are the same.
 fn split(training: &Training) -> Split {
     Split { ranks: training.mesh.size(Axis::Tensor), place: 0 }
 }
 
-/// The shape of the tokens on which norms and sums work.
-fn tokens(training: &Training) -> Vec<usize> {
-    vec![training.batch.micro_batch_size, training.model.sequence]
+/// The shape of the residual stream on a rank, without its columns.
+pub(super) fn tokens(training: &Training) -> Vec<usize> {
+    let [size, sequence] = [training.batch.micro_batch_size, training.model.sequence];
+    if shares_tokens(training) { vec![size * sequence / split(training).ranks] } else { vec![size, sequence] }
 }
 
 /// What a module saves beside its output.
 pub(super) fn saved(training: &Training, module: Module) -> Vec<SavedTensor> {
-    let (model, size, ranks) = (&training.model, training.batch.micro_batch_size, split(training).ranks);
     let saved = match training.recompute.saved {
         SavedTensors::Lab => saved::module_saved,
         SavedTensors::Megatron => saved::module_saved_by_megatron,
     };
-    saved(model, size, ranks, &tokens(training), module)
+    saved(&training.model, training.batch.micro_batch_size, split(training).ranks, &tokens(training), module)
 }
 
 /// What a module's I leaves for its W.
 pub(super) fn deferred(training: &Training, module: Module) -> Vec<SavedTensor> {
-    if saved(training, module).iter().any(|tensor| tensor.name == "activation output") {
+    // Megatron saves the activation's output, and makes it once.
+    if module == Module::Down && training.recompute.saved == SavedTensors::Megatron {
         return Vec::new();
     }
     saved::module_deferred(&training.model, training.batch.micro_batch_size, split(training).ranks, module)
-}
-
-/// The layouts of what flows inside layers.
-pub(super) fn layouts(program: &mut Program, training: &Training) -> BTreeMap<Inside, LayoutId> {
-    let mut layouts = BTreeMap::new();
-    if !cuts_layers(training) {
-        return layouts;
-    }
-    let dtype = training.precision.parameter;
-    let whole = [training.batch.micro_batch_size, training.model.sequence];
-    for module in Module::ALL {
-        let width = split(training).width(&training.model, module);
-        let lead = if is_of_stream(module) { tokens(training) } else { whole.to_vec() };
-        let output = program.layout(Layout::tensor(dtype, &[lead.as_slice(), &[width]].concat()));
-        let saved = program.layout(stages::bundle(saved(training, module), dtype));
-        let deferred = program.layout(stages::bundle(deferred(training, module), dtype));
-        let flows = [(Flow::Output, output), (Flow::OutputGradient, output), (Flow::Saved, saved), (Flow::Deferred, deferred)];
-        layouts.extend(flows.map(|(flow, layout)| (Inside { flow, module }, layout)));
-    }
-    layouts
 }

@@ -1,12 +1,14 @@
 //! Sums of gradients over tensor-parallel ranks: what several of them hold alike, and each makes a part of the gradient of.
 //!
 //! Where there are fewer key and value heads than ranks, several hold the same head, and each has other query heads that use it.
-//! They add up their parts behind the last op that makes one, before replicas do.
+//! Where tokens are shared out, each makes the gradients of norms, biases and positions from its own tokens. They add up their parts behind
+//! the last op that makes one, before replicas do.
 
 use std::collections::BTreeMap;
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
+use crate::base::module::Module;
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, ParameterId, Rank};
 use crate::compile::Build;
 use crate::compile::slices::Slices;
@@ -55,7 +57,9 @@ fn sets(
     for &id in parameters {
         let parameter = &program.parameters[id.index()];
         let holders = slices.holders(&training.model, id, parameter.part);
-        if holders.len() == 1 || parameter.slice.is_none() {
+        let is_of_stream = training.model.module_of(parameter).is_some_and(Module::is_of_stream);
+        let is_part = parameter.slice.is_some() || (is_of_stream && super::shares_tokens(training));
+        if holders.len() == 1 || !is_part {
             continue;
         }
         let ranks: Vec<Rank> = holders.iter().map(|&place| training.mesh.with(rank, Axis::Tensor, place)).collect();
@@ -109,7 +113,9 @@ impl Walk<'_> {
         let (program, dtype) = (&mut *self.program, self.training.precision.gradient);
         let collective = *self.known.entry((ranks[0], window, *part)).or_insert_with(|| {
             let bytes: Bytes = gradients.iter().map(|&gradient| program.bytes(gradient)).sum();
-            let name = format!("tp{}..{}", ranks[0].0, ranks[ranks.len() - 1].0);
+            let (all, number) = (self.training.mesh.size(Axis::Tensor), super::group_number(self.training, ranks[0]));
+            let first = self.training.mesh.coordinate(ranks[0], Axis::Tensor);
+            let name = if ranks.len() == all { format!("tp{number}") } else { format!("kv{first}tp{number}") };
             let group = program.group(Group { name, ranks: ranks.clone(), fold: Fold::default() });
             let (kind, label, padding) = (CollectiveKind::AllReduce, format!("{part} gradients"), Bytes::ZERO);
             program.collective(Collective { group, kind, label, step: window.0, bytes, dtype, padding })

@@ -12,7 +12,7 @@ use super::value::Value;
 use crate::base::model::{Model, Part};
 use crate::base::saved::block_saved;
 use crate::base::settings::{Dtype, OptimizerKind};
-use crate::base::{BufferId, ParameterId};
+use crate::base::{BufferId, ParameterId, Rank};
 use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
@@ -64,11 +64,14 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
     match buffer.name {
         // What is gathered is not there yet.
         _ if !buffer.lives_from_start() => Ok(Value::Zeros),
-        Name::Parameter(parameter) => initial_parameter(program, parameter).map(one),
+        Name::Parameter(parameter) => initial_parameter(program, parameter, buffer.rank).map(one),
         Name::Shard(unit, place) => {
             let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
-            let whole =
-                unit.parameters.iter().map(|&parameter| initial_parameter(program, parameter)).collect::<Result<Vec<_>>>()?;
+            let whole = unit
+                .parameters
+                .iter()
+                .map(|&parameter| initial_parameter(program, parameter, buffer.rank))
+                .collect::<Result<Vec<_>>>()?;
             let size = unit.shard_elements(program);
             Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
@@ -77,9 +80,10 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
     }
 }
 
-fn initial_parameter(program: &Program, parameter: ParameterId) -> Result<Tensor> {
+fn initial_parameter(program: &Program, parameter: ParameterId, rank: Rank) -> Result<Tensor> {
     let setting = &program.setting;
-    let start = module::initial(&program.parameters[parameter.index()], setting.seed, dtype(setting.initial)?)?;
+    let copied = if setting.same_seed { setting.tensor.split(rank).place } else { 0 };
+    let start = module::initial(&program.parameters[parameter.index()], copied, setting.seed, dtype(setting.initial)?)?;
     start.to_dtype(dtype(setting.dtype)?)
 }
 

@@ -22,7 +22,7 @@ impl Operands<'_> {
         let dims = self.dims()?;
         let cut = self.cut(&dims, module);
         match (module, self.op.writes) {
-            (Module::Norm1 | Module::Norm2, [_]) => cut.norm_again(&self.bundle(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
+            (module, [_]) if module.is_norm() => cut.norm_again(&self.bundle(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
             (Module::Attention, [_]) => cut.forward(&self.rest(0)?).map(|(_, saved)| vec![Value::Cpu(saved.into())]),
             _ => self.module_forward(module),
         }
@@ -33,6 +33,7 @@ impl Operands<'_> {
         let dims = self.dims()?;
         let place = match module {
             Module::Norm1 | Module::Norm2 => Some(2),
+            Module::FinalNorm => Some(1),
             Module::Attention => Some(3),
             _ => None,
         };
@@ -52,28 +53,34 @@ impl Operands<'_> {
     }
 
     fn cut<'d>(&self, dims: &'d cpu::Dims, module: Module) -> Cut<'d> {
-        Cut { dims, ranks: self.setting().tensor.ranks, module }
+        let setting = self.setting();
+        Cut { dims, split: setting.tensor.split(self.op.rank), module, bias_before_sum: setting.bias_before_sum }
     }
 }
 
-/// How `parameter` starts; a slice as that slice of the whole tensor starts, with zeros beyond its end.
-pub(super) fn initial(parameter: &Parameter, seed: u64, dtype: DType) -> Result<Tensor> {
+/// How `parameter` starts; a slice as that slice of the whole tensor starts, with zeros beyond its end. As a fault, as a slice starts that
+/// lies `copied` slices before it.
+pub(super) fn initial(parameter: &Parameter, copied: usize, seed: u64, dtype: DType) -> Result<Tensor> {
     let Some(Slice { dim, start, of }) = parameter.slice else { return cpu::init::parameter(parameter, seed, dtype) };
     let whole = Parameter { dims: parameter.whole_dims(), slice: None, ..parameter.clone() };
     let Some(&length) = parameter.dims.get(dim) else { bail!("{} has no dim {dim}", parameter.name) };
+    let start = start.saturating_sub(copied * length);
     let there = length.min(of.saturating_sub(start));
     let values = cpu::init::parameter(&whole, seed, dtype)?.narrow(dim, start.min(of), there)?;
     if there < length { values.pad_with_zeros(dim, 0, length - there)?.contiguous() } else { values.contiguous()?.copy() }
 }
 
-/// A whole tensor from its slices in order, each the parameter `slice`'s shape. What reaches beyond its end is padding.
+/// A whole tensor from its slices in order, each with what it is. What reaches beyond its end is padding.
 ///
 /// # Errors
 /// If they do not make it up.
-pub fn join_slices<'v>(program: &Program, slice: &Parameter, values: impl Iterator<Item = &'v Value>) -> Result<Value> {
-    let Some(Slice { dim, of, .. }) = slice.slice else { bail!("{} is no slice", slice.name) };
-    let layout = Layout::tensor(program.setting.dtype, &slice.dims);
-    let tensors = values.map(|value| tensors(&layout, value)).collect::<Result<Vec<_>>>()?.concat();
-    let whole = Tensor::cat(&tensors, dim)?.narrow(dim, 0, of)?;
-    Ok(one(whole.contiguous()?))
+pub fn join_slices<'v>(program: &Program, values: impl Iterator<Item = (&'v Parameter, &'v Value)>) -> Result<Value> {
+    let (mut all, mut end) = (Vec::new(), None);
+    for (parameter, value) in values {
+        let Some(Slice { dim, of, .. }) = parameter.slice else { bail!("{} is no slice", parameter.name) };
+        all.extend(tensors(&Layout::tensor(program.setting.dtype, &parameter.dims), value)?);
+        end = Some((dim, of));
+    }
+    let Some((dim, of)) = end else { bail!("there are no slices to join") };
+    Ok(one(Tensor::cat(&all, dim)?.narrow(dim, 0, of)?.contiguous()?))
 }

@@ -70,10 +70,30 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number from 1 to 65536",
     },
     Field {
+        name: "same-seed",
+        show: |setting| setting.same_seed.then(|| "true".to_owned()),
+        read: |setting, text| flag(text).map(|same_seed| setting.same_seed = same_seed),
+        allowed: "true or false",
+    },
+    Field {
+        name: "bias-before-sum",
+        show: |setting| setting.bias_before_sum.then(|| "true".to_owned()),
+        read: |setting, text| flag(text).map(|early| setting.bias_before_sum = early),
+        allowed: "true or false",
+    },
+    Field {
         name: "others",
-        show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
-        read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
+        show: |setting| (setting.fold.ranks > 1).then(|| (setting.fold.ranks - 1).to_string()),
+        read: |setting, text| {
+            whole(text).filter(|others| *others <= 1 << 16).map(|others: usize| setting.fold.ranks = others + 1)
+        },
         allowed: "a whole number up to 65536",
+    },
+    Field {
+        name: "others-stride",
+        show: |setting| (setting.fold.stride > 1).then(|| setting.fold.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.fold.stride = stride),
+        allowed: "a whole number from 1 to 65536",
     },
 ];
 

@@ -224,10 +224,14 @@ pub(super) fn part(text: &str) -> Option<Part> {
     }
 }
 
-/// Reads `blocks.3.attn.qkv`.
+/// Reads `blocks.3.attn.qkv` or `head.loss`.
 fn module(text: &str) -> Option<Part> {
-    let (layer, module) = text.strip_prefix("blocks.")?.split_once('.')?;
-    Some(Part::Module(whole(layer)?, Module::find(module)?))
+    let (layer, module) = match text.strip_prefix("blocks.") {
+        Some(inside) => inside.split_once('.').and_then(|(layer, module)| Some((whole(layer)?, module)))?,
+        None => (0, text.split_once('.')?.1),
+    };
+    let part = Part::Module(layer, Module::find(module)?);
+    (part.to_string() == text).then_some(part)
 }
 
 fn print_layouts(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {

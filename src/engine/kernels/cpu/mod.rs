@@ -30,6 +30,7 @@ mod norm;
 mod product;
 mod reduce;
 mod rotary;
+mod vocabulary;
 
 use crate::base::model::{Model, Parameter, Part};
 

@@ -10,30 +10,38 @@
 //! | adds | x, y -> x + y + bias | | d (x + y) |
 //! | up | x -> u | du -> dx | x, du |
 //! | down | u -> y | dy, u -> du | dy (and kept by I) |
+//! | tokens | ids -> y | | ids, dy |
+//! | positions | x -> x + positions | | dx |
+//! | logits | x, targets -> what the loss needs | d logits -> dx | x, d logits |
+//! | loss | what it needs of all ranks, logits, targets -> loss | | |
 //!
-//! Behind these values stand what the module saved, and its parameters.
+//! Behind these values stand what the module saved, and its parameters. Norms, sums and positions work on any of a micro-batch's tokens:
+//! where each rank has its own, an equal stretch of them behind each other.
 
 use candle_core::{Result, Tensor, bail};
 
+use super::embedding::scatter;
 use super::float::{Float, vectorised};
 use super::gradients::Gradients;
 use super::linear::{self, Linear};
 use super::memory::{Slice, filled, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype, check};
-use crate::base::model::{Parameter, Part, Positions};
+use super::{Dims, activation, attention, by_dtype, check, vocabulary};
+use crate::base::model::{Parameter, Positions};
 use crate::base::module::{Module, Split};
 
-/// A module on one of `ranks` ranks.
+/// A module on one of several ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut<'a> {
     /// The model.
     pub dims: &'a Dims,
-    /// How many ranks share its tensors.
-    pub ranks: usize,
+    /// Which of the ranks that share its tensors.
+    pub split: Split,
     /// The module.
     pub module: Module,
+    /// As a fault, a product takes the bias that belongs behind the ranks' sum.
+    pub bias_before_sum: bool,
 }
 
 impl Cut<'_> {
@@ -42,8 +50,15 @@ impl Cut<'_> {
     /// # Errors
     /// When a shape or dtype is not the module's.
     pub fn forward(self, operands: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-        let count = if matches!(self.module, Module::Add1 | Module::Add2) { 2 } else { 1 };
+        let count = match self.module {
+            Module::Add1 | Module::Add2 | Module::Logits => 2,
+            Module::Loss => 3,
+            _ => 1,
+        };
         let (values, parameters) = self.operands(operands, count)?;
+        if self.module == Module::Tokens {
+            return vocabulary::embedding(self, &values[0], parameters).map(|output| (output, Vec::new()));
+        }
         by_dtype!(values[0], forward_of(self, values, parameters))
     }
 
@@ -65,8 +80,8 @@ impl Cut<'_> {
         let count = match self.module {
             Module::Norm1 | Module::Norm2 | Module::Down => 2,
             Module::Attention => 3,
-            Module::Qkv | Module::Projection | Module::Up => 1,
-            Module::Add1 | Module::Add2 => bail!("the gradient passes {} unchanged", self.module),
+            Module::Qkv | Module::Projection | Module::Up | Module::FinalNorm | Module::Logits => 1,
+            _ => bail!("no gradient is made of what {} takes", self.module),
         };
         let (values, parameters) = self.operands(operands, count)?;
         by_dtype!(values[0], backward_input_of(self, values, parameters, saved))
@@ -77,8 +92,9 @@ impl Cut<'_> {
     /// # Errors
     /// As [`Cut::forward`].
     pub fn backward_weight(self, values: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-        match values.first() {
-            Some(first) => by_dtype!(first, backward_weight_of(self, values, earlier)),
+        self.dims.check_model()?;
+        match values.last() {
+            Some(gradient) => by_dtype!(gradient, backward_weight_of(self, values, earlier)),
             None => bail!("{} has no gradient to work on", self.module),
         }
     }
@@ -95,24 +111,20 @@ impl Cut<'_> {
     }
 
     fn parameters(self) -> Vec<Parameter> {
-        self.dims.model.slices_of(Part::Module(0, self.module), self.split())
+        self.dims.model.taken_by(0, self.module, self.split, self.bias_before_sum)
     }
 
     fn check_parameters(self, parameters: &[Tensor]) -> Result<()> {
         let model = &self.dims.model;
-        if !model.heads.is_multiple_of(self.ranks) || !model.ffn.is_multiple_of(self.ranks) {
-            bail!("{} ranks do not divide {} heads and {} columns", self.ranks, model.heads, model.ffn);
+        let ranks = self.split.ranks;
+        if !model.heads.is_multiple_of(ranks) || !model.ffn.is_multiple_of(ranks) {
+            bail!("{ranks} ranks do not divide {} heads and {} columns", model.heads, model.ffn);
         }
         check::shapes("parameters", parameters, self.parameters().iter().map(|parameter| &parameter.dims))
     }
 
-    /// Widths are those of any place.
-    fn split(self) -> Split {
-        Split { ranks: self.ranks, place: 0 }
-    }
-
     fn width(self, module: Module) -> usize {
-        self.split().width(&self.dims.model, module)
+        self.split.width(&self.dims.model, module)
     }
 
     fn attention(self) -> attention::Shape {
@@ -120,19 +132,18 @@ impl Cut<'_> {
         attention::Shape {
             b: *micro_batch_size,
             t: model.sequence,
-            heads: model.heads / self.ranks,
-            kv_heads: self.split().kv_heads(model),
+            heads: model.heads / self.split.ranks,
+            kv_heads: self.split.kv_heads(model),
             d: model.head_size(),
         }
     }
 
     fn norm(self) -> NormLayer {
-        let name = if self.module == Module::Norm1 { "norm1" } else { "norm2" };
-        NormLayer::find(&self.parameters(), name, self.dims.model.norm)
+        NormLayer::find(&self.parameters(), self.module.name(), self.dims.model.norm)
     }
 
     /// The module's linear layers: weights have two dims, biases one, both in the same order.
-    fn linears(self) -> Vec<Linear> {
+    pub(super) fn linears(self) -> Vec<Linear> {
         let parameters = self.parameters();
         let of_dims = |dims: usize| (0..parameters.len()).filter(|&i| parameters[i].dims.len() == dims).collect::<Vec<_>>();
         let (weights, biases) = (of_dims(2), of_dims(1));
@@ -143,6 +154,13 @@ impl Cut<'_> {
         weights.iter().enumerate().map(linear).collect()
     }
 
+    /// The number of the first token in rows of the residual stream, among those of the micro-batch: all of them, or the rank's own stretch.
+    fn first_token(self, x: &Tensor) -> usize {
+        let own = x.elem_count() / self.dims.model.hidden;
+        let all = self.dims.micro_batch_size * self.dims.model.sequence;
+        if own < all { self.split.place * own } else { 0 }
+    }
+
     /// Rotary positions: turns the rank's heads of q and k, which stand before those of v.
     fn turn<T: Float>(self, turn: Turn, qkv: &mut [T]) {
         let (model, shape) = (&self.dims.model, self.attention());
@@ -150,6 +168,11 @@ impl Cut<'_> {
             rotary::turn(turn, qkv, shape.width(), shape.t, (shape.heads + shape.kv_heads, shape.d));
         }
     }
+}
+
+/// The elements of these rows of `matrix`.
+fn rows_of<T: Float>(matrix: &[T], width: usize, rows: impl Iterator<Item = usize>) -> impl Iterator<Item = T> {
+    rows.flat_map(move |row| matrix[row * width..][..width].iter().copied())
 }
 
 /// A tensor with the tokens of `like`, and rows of `width`.
@@ -176,11 +199,21 @@ fn check_tokens(cut: Cut, what: &str, tensor: &Tensor, width: usize) -> Result<(
 
 fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
     let (model, width) = (&cut.dims.model, cut.width(cut.module));
+    match (cut.module, values) {
+        (Module::Logits, [x, targets]) => {
+            check_tokens(cut, "input of the logits", x, model.hidden)?;
+            return vocabulary::logits::<T>(cut, x, targets, parameters).map(|(told, logits)| (told, vec![logits]));
+        }
+        (Module::Loss, [told, logits, targets]) => {
+            return vocabulary::loss::<T>(cut, told, logits, targets).map(|(loss, gradient)| (loss, vec![gradient]));
+        }
+        _ => {}
+    }
     let bound = Slice::<T>::all(parameters)?;
     let x = Slice::<T>::of(&values[0])?;
     let mut saved = Vec::new();
     let output = match cut.module {
-        Module::Norm1 | Module::Norm2 => {
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => {
             check_rows("input of the norm", &values[0], model.hidden, &values[0])?;
             let norm = norm::forward(cut.norm().bind(&bound), &x);
             saved.push(rows(norm.normalised, &values[0], model.hidden)?);
@@ -215,9 +248,17 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
         }
         Module::Down => {
             check_tokens(cut, "input of the activation", &values[0], cut.width(Module::Up))?;
-            let activated = activation::forward(model.activation, model.ffn / cut.ranks, &x);
+            let activated = activation::forward(model.activation, model.ffn / cut.split.ranks, &x);
             linear::forward(&cut.linears(), &bound, &activated, None)
         }
+        Module::Positions => {
+            check_rows("embedded tokens", &values[0], model.hidden, &values[0])?;
+            let first = cut.first_token(&values[0]);
+            let positions = rows_of(&bound[0], model.hidden, (first..).map(|token| token % model.sequence));
+            let positions: Vec<T> = positions.take(x.len()).collect();
+            add(&x, &positions, None)
+        }
+        Module::Tokens | Module::Logits | Module::Loss => bail!("{} is computed apart", cut.module),
     };
     Ok((rows(output, &values[0], width)?, saved))
 }
@@ -241,20 +282,20 @@ fn backward_input_of<T: Float>(
     let full = |what, width| check_tokens(cut, what, &values[0], width);
     let mut deferred = Vec::new();
     let (gradient, width) = match cut.module {
-        Module::Norm1 | Module::Norm2 => {
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => {
             let [normalised, reciprocal] = saved else { bail!("{} saves two tensors, not {}", cut.module, saved.len()) };
-            for (what, tensor) in [("residual stream", &values[1]), ("gradient", &values[0]), ("saved", normalised)] {
-                check_rows(what, tensor, model.hidden, normalised)?;
+            for tensor in values {
+                check_rows("gradient", tensor, model.hidden, normalised)?;
             }
             let (normalised, reciprocal) = (Slice::<T>::of(normalised)?, Slice::<T>::of(reciprocal)?);
-            let residual = Slice::<T>::of(&values[1])?;
-            let norm = norm::backward(cut.norm().bind(&bound), &d_output, &normalised, &reciprocal, Some(&residual));
+            let residual = values.get(1).map(Slice::<T>::of).transpose()?;
+            let norm = norm::backward(cut.norm().bind(&bound), &d_output, &normalised, &reciprocal, residual.as_deref());
             for gradient in std::iter::once(norm.weight_gradient).chain(norm.bias_gradient) {
                 deferred.push(tensor(gradient, &[model.hidden])?);
             }
             (norm.input_gradient, model.hidden)
         }
-        Module::Qkv | Module::Up => {
+        Module::Qkv | Module::Up | Module::Logits => {
             full("gradient", cut.width(cut.module))?;
             (linear::backward_input(&cut.linears(), &bound, &d_output), model.hidden)
         }
@@ -277,21 +318,32 @@ fn backward_input_of<T: Float>(
             full("gradient", model.hidden)?;
             check_tokens(cut, "input of the activation", &values[1], cut.width(Module::Up))?;
             let d_activated = linear::backward_input(&cut.linears(), &bound, &d_output);
-            let f = model.ffn / cut.ranks;
+            let f = model.ffn / cut.split.ranks;
             let [d_input, activated] = activation::backward(model.activation, f, &Slice::<T>::of(&values[1])?, &d_activated);
             deferred.push(rows(activated, &values[0], f)?);
             (d_input, cut.width(Module::Up))
         }
-        Module::Add1 | Module::Add2 => bail!("the gradient passes {} unchanged", cut.module),
+        _ => bail!("no gradient is made of what {} takes", cut.module),
     };
     Ok((rows(gradient, &values[0], width)?, deferred))
 }
 
 fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-    let (parameters, slices) = (cut.parameters(), Slice::<T>::all(values)?);
+    let parameters = cut.parameters();
     let mut gradients = Gradients::new(&parameters, earlier, cut.dims.grid)?;
+    if let (Module::Tokens, [tokens, d_y]) = (cut.module, values) {
+        vocabulary::scatter::<T>(cut, tokens, d_y, &mut gradients)?;
+        return Ok(gradients.finish());
+    }
+    let slices = Slice::<T>::all(values)?;
     match (cut.module, &slices[..]) {
-        (Module::Norm1 | Module::Norm2, sums) => {
+        (Module::Positions, [d_y]) => {
+            let (h, t) = (cut.dims.model.hidden, cut.dims.model.sequence);
+            check_rows("gradient", &values[0], h, &values[0])?;
+            let first = cut.first_token(&values[0]);
+            gradients.put(0, |weight, write| scatter(d_y, h, (first..).map(|token| token % t), weight, write))?;
+        }
+        (Module::Norm1 | Module::Norm2 | Module::FinalNorm, sums) => {
             check::shapes("gradients kept by I", values, parameters.iter().map(|parameter| &parameter.dims))?;
             cut.norm().indices().zip(sums).try_for_each(|(index, sum)| gradients.values(index, sum))?;
         }
@@ -300,7 +352,7 @@ fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[T
             let sums = linear::column_sums(d_output, cut.dims.model.hidden);
             (0..parameters.len()).try_for_each(|bias| gradients.values(bias, &sums))?;
         }
-        (Module::Qkv | Module::Projection | Module::Up | Module::Down, [x, d_output]) => {
+        (Module::Qkv | Module::Projection | Module::Up | Module::Down | Module::Logits, [x, d_output]) => {
             let linears = cut.linears();
             let outputs = linears.iter().map(|linear| linear.outputs).sum();
             check_tokens(cut, "input", &values[0], linears[0].inputs)?;
