@@ -1,4 +1,4 @@
-//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE]`.
+//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE [ROUNDS]]`.
 //!
 //! Pipelines of up to 64 ranks with textbook slots; one ring all-reduce over 1,024 ranks expanded into its 2.1 million messages,
 //! alpha-beta; `shared`, the same ring on links that are shared max-min fairly; `incast`, 64 and 1,024 ranks that all send to one. Every
@@ -63,7 +63,7 @@ fn incast() {
     let mut each = Vec::new();
     for senders in [64, 1024] {
         let program = Arc::new(many_to_one(senders, MESSAGES / senders));
-        let seconds = (0..ROUNDS).map(|_| {
+        let seconds = (0..rounds()).map(|_| {
             let start = processor_seconds();
             drop(run_to_the_end(program.clone(), &scenario));
             processor_seconds() - start
@@ -101,13 +101,16 @@ fn pipeline(schedule: &str, p: u32, v: u32, m: u32) -> String {
     )
 }
 
-const ROUNDS: usize = 9;
+/// Rounds, unless the second word says otherwise: one is enough for an instruction counter.
+fn rounds() -> usize {
+    std::env::args().nth(2).and_then(|word| word.parse().ok()).unwrap_or(9)
+}
 
 /// Times every phase of `scenario`, and all of them in one go.
 fn measure(name: &str, scenario: &Scenario) {
     let mut phases = Phases::default();
     let mut size = (0, 0);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         phases.next = 0;
         if let Task::Train(training) = &scenario.task {
             phases.time("plan", || compile::plan(training));
@@ -177,7 +180,7 @@ impl Phases {
 
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
     fn print(&mut self, name: &str, (ops, messages): (usize, usize)) {
-        println!("{name}: {ops} ops, {messages} messages; {ROUNDS} rounds");
+        println!("{name}: {ops} ops, {messages} messages; {} rounds", rounds());
         println!("  {:<30} {:>9} {:>9} {:>10} {:>12}", "phase", "best ms", "median", "M ops/s", "M messages/s");
         for (phase, seconds) in &mut self.rows {
             seconds.sort_by(f64::total_cmp);

@@ -11,6 +11,7 @@ pub mod compile;
 pub mod engine;
 pub mod observe;
 pub mod lab;
+pub mod checkpoint;
 pub mod teach;
 pub mod tui;
 pub mod cli;

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod checkpoint;
 mod cli;
 mod engine;
 mod lessons;

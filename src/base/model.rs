@@ -3,11 +3,14 @@
 //! Shape letters, here and in the kernels: b micro-batch size, t sequence, h hidden, n heads, d head size, f feed-forward, v vocabulary.
 //! Linear weights are `[out, in]`, as in `torch.nn.Linear`: y = x W^T + bias.
 
+use serde::{Deserialize, Serialize};
+
 use super::module::{Module, Slice, Split};
 pub use super::settings::{Activation, Bias, Norm, Positions};
 
 /// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Model {
     /// Transformer blocks.
     pub layers: usize,
@@ -97,6 +100,32 @@ impl Model {
     #[must_use]
     pub fn qkv_rows(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_size()
+    }
+
+    /// Why there is no such model, if its numbers came from outside: a size out of range, or heads that do not divide.
+    #[must_use]
+    pub fn flaw(&self) -> Option<String> {
+        let sizes = [
+            ("layers", self.layers, 10_000),
+            ("hidden", self.hidden, 1 << 20),
+            ("heads", self.heads, 1 << 16),
+            ("kv_heads", self.kv_heads, 1 << 16),
+            ("sequence", self.sequence, 1 << 24),
+            ("vocab", self.vocab, 1 << 24),
+            ("ffn", self.ffn, 1 << 22),
+        ];
+        if let Some((name, size, most)) = sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size)) {
+            return Some(format!("{name} = {size} is not between 1 and {most}"));
+        }
+        let divides = |[(name, whole), (by, part)]: [(&str, usize); 2]| {
+            (!whole.is_multiple_of(part)).then(|| format!("{name} = {whole} is not a multiple of {by} = {part}"))
+        };
+        let heads = divides([("hidden", self.hidden), ("heads", self.heads)]);
+        let pairs = || divides([("heads", self.heads), ("kv_heads", self.kv_heads)]);
+        let is_probability = (0.0..1.0).contains(&self.dropout);
+        heads
+            .or_else(pairs)
+            .or_else(|| (!is_probability).then(|| format!("dropout = {} is no probability below 1", self.dropout)))
     }
 
     /// All parameters in registration order: embedding, blocks, head.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A closed set with a name for each member.
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident { $($(#[$member_doc:meta])* $member:ident = $text:literal),+ $(,)? }) => {
@@ -31,6 +34,19 @@ macro_rules! choices {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(self.name())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                Self::find(&name).ok_or_else(|| D::Error::unknown_variant(&name, Self::NAMES))
             }
         }
     };
@@ -221,6 +237,20 @@ choices! {
         Lab = "lab",
         /// Those that Megatron keeps without flash attention, dropout masks among them: sbh (34 + 5 a s / h) bytes a layer.
         Megatron = "megatron",
+    }
+}
+
+choices! {
+    /// What a checkpoint keeps of a parameter, under the names that PyTorch and Megatron give them.
+    Kept {
+        /// The parameter.
+        Parameter = "model",
+        /// The optimizer's first moment.
+        FirstMoment = "exp_avg",
+        /// The optimizer's second moment.
+        SecondMoment = "exp_avg_sq",
+        /// The optimizer's copy in full precision.
+        Master = "master_param",
     }
 }
 

@@ -76,11 +76,29 @@ fn show_nanoseconds(ns: u64) -> String {
     }
 }
 
+/// Units of memory, each 1024 of the one before.
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+impl Bytes {
+    /// The amount that `text` says, as it is printed or without a unit: `512`, `1.5 MiB`; in part bytes it is rounded.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and far below 2^64")]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+        let unit = match &text[digits.len()..] {
+            "" => 0,
+            unit => UNITS.iter().position(|known| known.eq_ignore_ascii_case(unit))?,
+        };
+        let number: f64 = digits.trim().parse().ok()?;
+        let bytes = number * 1024_f64.powi(i32::try_from(unit).ok()?);
+        (0.0..1e18).contains(&bytes).then_some(Self(bytes.round() as u64))
+    }
+}
+
 impl fmt::Display for Bytes {
     /// Binary units, as allocators count: `512 B`, `1.5 MiB`.
     #[expect(clippy::cast_precision_loss, reason = "a report's number")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
         let mut value = self.0 as f64;
         let mut unit = 0;
         while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -151,5 +169,17 @@ mod tests {
         check(Bytes(0).to_string(), "0 B");
         check(Bytes(1536).to_string(), "1.5 KiB");
         check(Bytes(33_554_432).to_string(), "32 MiB");
+    }
+
+    #[test]
+    fn amounts_are_read_as_they_are_printed() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(Bytes::parse(text), expected.map(Bytes), "{text}");
+        check("0", Some(0));
+        check("512 B", Some(512));
+        check("1.5 KiB", Some(1536));
+        check("32mib", Some(33_554_432));
+        for wrong in ["", "MiB", "-1", "1 MB/s", "1e30", "nan", "inf", "1 2"] {
+            check(wrong, None);
+        }
     }
 }

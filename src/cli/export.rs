@@ -47,9 +47,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
 ///
 /// # Errors
 /// If it exists, or cannot be written.
-pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_new(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     let name = path.display();
-    file::write_new(path, text).map_err(|error| match error.kind() {
+    file::write_new(path, bytes).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")),
         _ => Failure::Io(format!("cannot write `{name}`: {error}; nothing was left behind")),
     })

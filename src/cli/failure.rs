@@ -39,6 +39,8 @@ pub enum Failure {
     Scenario(Problems),
     /// The input is impossible for another reason.
     Input(String),
+    /// A run that did not end well saves nothing; its own exit code, and where it would have saved.
+    NotSaved(Exit, String),
     /// A file could not be written, or something else outside went wrong.
     Io(String),
     /// The reader of standard output went away: nothing is wrong.
@@ -79,6 +81,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Scenario(_) | Self::Input(_) => Exit::Input,
+            Self::NotSaved(exit, _) => *exit,
             Self::Io(_) => Exit::Unexpected,
             Self::Closed => Exit::Done,
         }
@@ -92,6 +95,9 @@ impl Failure {
         let _ = match self {
             Self::Scenario(problems) => writeln!(out, "{}", problems.render(colour, WIDTH)),
             Self::Input(message) | Self::Io(message) => writeln!(out, "error: {}", printable(message)),
+            Self::NotSaved(_, folder) => {
+                writeln!(out, "note: nothing was saved in `{}`: the run did not complete", printable(folder))
+            }
             Self::Closed => Ok(()),
         };
     }

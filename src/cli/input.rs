@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{Failure, machine};
-use crate::lab::LabError;
+use crate::lab::{self, LabError};
+use crate::program::record::Record;
 use crate::scenario::topology::Topology;
 use crate::scenario::{self, Scenario, Source};
 use crate::teach::{self, Library, library};
@@ -35,7 +36,7 @@ impl Asked {
     pub fn failure(&self, error: LabError) -> Failure {
         match error {
             LabError::IdleTrouble { index, kind, op, hint } => {
-                let message = format!("the trouble `{kind}` with op `{op}` meets no op");
+                let message = format!("the trouble `{kind}`{} meets no op", lab::with(&op));
                 Scenario::idle_trouble(&self.source, &self.overrides, index, &message, &hint).into()
             }
             LabError::Kernel(_) => Failure::Io(error.to_string()),
@@ -44,6 +45,11 @@ impl Asked {
 }
 
 impl Input {
+    /// The input called `what`, with these overrides.
+    pub fn of(what: &str, set: Vec<String>) -> Self {
+        Self { what: what.to_owned(), set, steps: None }
+    }
+
     /// The topology, if a file holds the table of one and no scenario.
     ///
     /// # Errors
@@ -90,6 +96,24 @@ pub fn source(what: &str) -> Result<Source, Failure> {
     let scenario =
         scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
     Ok(Source { name: format!("lessons/{}/{}", lesson.name, scenario.name), text: scenario.text.clone() })
+}
+
+/// The text of the saved trace that `what` names; `None` if it names something else.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn trace(what: &str) -> Result<Option<String>, Failure> {
+    const BEGINNING: usize = 64;
+    let path = Path::new(what);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let read = |error: std::io::Error| Failure::Io(format!("cannot read `{what}`: {error}"));
+    let mut beginning = String::new();
+    let mut file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
+    // What is no text is no trace; the scenario's reader says what is wrong with it.
+    let _ = std::io::Read::read_to_string(&mut std::io::Read::take(&mut file, BEGINNING as u64), &mut beginning);
+    if Record::is_likely(&beginning) { std::fs::read_to_string(path).map(Some).map_err(read) } else { Ok(None) }
 }
 
 /// A file, or something that reads like one: a pipe with a name.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::failure::print;
 use super::{Exit, Outcome};
 use crate::base::tables::TABLES;
+use crate::program::trouble::{FAULTS, Fault};
 use crate::scenario::presets::PRESETS;
 use crate::schedule::{SCHEDULES, Schedule};
 use crate::teach::{Library, library};
@@ -25,6 +26,7 @@ enum What {
     Schedules,
     Presets,
     Hardware,
+    Faults,
 }
 
 /// Prints the list.
@@ -33,6 +35,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         What::Lessons => return lessons(),
         What::Scenarios => return scenarios(),
         What::Schedules => return schedules(),
+        What::Faults => return faults(),
         What::Presets => PRESETS.iter().map(|preset| (preset.name.to_owned(), preset.meaning)).collect(),
         What::Hardware => TABLES.iter().map(|table| (table.name.to_owned(), table.meaning)).collect(),
     };
@@ -72,6 +75,23 @@ fn schedules() -> Outcome {
     let rows: Vec<(String, &str)> = rows.iter().map(|(name, about)| (name.clone(), about.as_str())).collect();
     print(&columns(&rows))?;
     print("p ranks, v stages of each, m micro-batches; F, I and W are a stage's passes, B = I + W, t = F + B")?;
+    Ok(Exit::Done)
+}
+
+/// Each fault with what goes wrong, what is seen of it, and what it needs.
+fn faults() -> Outcome {
+    let lines = |fault: &Fault| {
+        let needs = fault.needs.iter().map(|key| key.name()).collect::<Vec<_>>().join(", ");
+        let needs = (!needs.is_empty()).then(|| format!("needs: {needs}"));
+        let wants = (!fault.wants.is_empty()).then(|| format!("only with: {}", fault.wants));
+        let about = [Some(fault.meaning.to_owned()), Some(format!("seen: {}", fault.seen)), needs, wants];
+        let names = std::iter::once(fault.name.to_owned()).chain(std::iter::repeat(String::new()));
+        names.zip(about.into_iter().flatten()).collect::<Vec<_>>()
+    };
+    let rows: Vec<(String, String)> = FAULTS.iter().flat_map(lines).collect();
+    let rows: Vec<(String, &str)> = rows.iter().map(|(name, about)| (name.clone(), about.as_str())).collect();
+    print(&columns(&rows))?;
+    print("a rule of a scenario: [[trouble]] with `kind`, and `rank`, `op`, `step` where it is to meet some alone")?;
     Ok(Exit::Done)
 }
 

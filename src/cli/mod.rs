@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand, data to standard output, messages to standard error.
 
 mod check;
+mod checkpoint;
+mod compare;
 mod compile;
 mod completions;
 mod doctor;
@@ -44,9 +46,13 @@ enum Command {
     Compile(compile::Arguments),
     /// Check a scenario, and the program that it compiles to, without running its numbers
     Check(check::Arguments),
+    /// Run two scenarios, or read saved traces, and say how they differ
+    Compare(compare::Arguments),
     /// Run a scenario, and write its picture or its record to a file
     Export(export::Arguments),
-    /// List lessons, scenarios, schedules, presets and hardware tables
+    /// Export or check a checkpoint that `run --save` wrote
+    Checkpoint(checkpoint::Arguments),
+    /// List lessons, scenarios, schedules, presets, hardware tables and faults
     List(list::Arguments),
     /// Print the keys of a scenario, a schema, or the text of a scenario that ships with ranklab
     Show(show::Arguments),
@@ -94,7 +100,9 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Compile(arguments)) => compile::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Export(arguments)) => export::run(&arguments),
+        Some(Command::Checkpoint(arguments)) => checkpoint::run(&arguments),
         Some(Command::List(arguments)) => list::run(&arguments),
         Some(Command::Show(arguments)) => show::run(&arguments),
         Some(Command::New(arguments)) => new::run(&arguments),

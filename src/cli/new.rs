@@ -20,7 +20,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         print(&scenario::new_scenario())?;
         return Ok(Exit::Done);
     }
-    write_new(&arguments.file, &scenario::new_scenario())?;
+    write_new(&arguments.file, scenario::new_scenario())?;
     let name = arguments.file.display();
     eprintln!("wrote {name}; next: ranklab run {name}");
     Ok(Exit::Done)

@@ -2,13 +2,15 @@
 
 use super::failure::print;
 use super::{Exit, Outcome, input};
+use crate::observe::compare;
 use crate::observe::report::JSON_SCHEMA;
 use crate::scenario;
 
 /// What to show.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// `scenario` for all keys with defaults and meaning, `schema` for the JSON Schema of `run --json`, or the name of a scenario or lesson
+    /// `scenario` for all keys with defaults and meaning, `schema` for the JSON Schema of `run --json`, `schema-compare` for that of
+    /// `compare --json`, or the name of a scenario or lesson
     what: String,
 }
 
@@ -17,6 +19,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match arguments.what.as_str() {
         "scenario" => print(&scenario::show_scenario())?,
         "schema" => print(JSON_SCHEMA)?,
+        "schema-compare" => print(compare::JSON_SCHEMA)?,
         name => print(&input::source(name)?.text)?,
     }
     Ok(Exit::Done)

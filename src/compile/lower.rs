@@ -12,7 +12,7 @@ use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::trouble::TroubleKind;
 use crate::program::{Flow as InsideFlow, Inside, Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::Training;
+use crate::scenario::{Batch, Training};
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
@@ -31,7 +31,7 @@ pub(super) fn run(build: &mut Build) {
     let by_rows = build.scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::RowsOfQkv);
     let slices = Slices::new(training, by_rows);
     build.program.parameters.clone_from(&slices.parameters);
-    let sharing = Sharing::new(&build.program, training, &homes, &slices);
+    let sharing = Sharing::new(&build.program, (training, build.scenario.sums_once(training)), &homes, &slices);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
@@ -46,6 +46,7 @@ pub(super) fn run(build: &mut Build) {
                 stages: &stages,
                 homes: &homes,
                 lane: (number, lane),
+                ranks: (0..training.mesh.size(Axis::Pipeline)).map(|row| stages::rank(training, lane, row)).collect(),
                 step,
                 flow: Flow::new(&stages, training.batch.micro_batches as usize),
                 meetings: &mut meetings,
@@ -59,15 +60,19 @@ pub(super) fn run(build: &mut Build) {
     build.slices = Some(slices);
 }
 
-/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers.
+/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
+/// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     let lanes = training.mesh.ranks() / training.mesh.size(Axis::Pipeline);
     let micro_batches = (training.batch.micro_batches * training.batch.steps) as usize * lanes;
     let whole = |part: &PartTables| part.modules.is_empty();
     let parts =
         || stages.parts.iter().flatten().flat_map(|part| part.modules.iter().chain(Some(part).filter(|part| whole(part))));
-    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum();
-    program.reserve(micro_batches * 3 * parts().count(), micro_batches * operands, micro_batches * 6 * parts().count());
+    let messages = 2 * (stages.parts.len() - 1);
+    let ops = 3 * parts().count() + 2 * messages;
+    let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum::<usize>() + 2 * messages;
+    let buffers = 6 * parts().count() + messages;
+    program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
 }
 
 /// One step of one lane.
@@ -78,6 +83,8 @@ pub(super) struct Walk<'a> {
     homes: &'a Homes,
     /// Its number, and its first rank.
     lane: (usize, Rank),
+    /// Its ranks, by the row of the plan.
+    ranks: Vec<Rank>,
     pub step: u32,
     flow: Flow,
     /// The collectives inside layers so far.
@@ -152,8 +159,7 @@ impl Flows {
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
         let origin = Origin { slot: None, step: self.step, pass: PassName::Lower };
-        for row in 0..self.training.mesh.size(Axis::Pipeline) {
-            let rank = stages::rank(self.training, self.lane.1, row);
+        for &rank in &self.ranks {
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
         }
@@ -188,11 +194,12 @@ impl Walk<'_> {
         let replica = u32::try_from(replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
+        let Batch { micro_batches, before, .. } = self.training.batch;
         Site {
-            rank: stages::rank(self.training, self.lane.1, home.row),
+            rank: self.ranks[home.row],
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            global: (self.step * replicas + replica) * self.training.batch.micro_batches + slot.micro_batch,
+            global: before.micro_batches + (self.step * replicas + replica) * micro_batches + slot.micro_batch,
             origin: Origin { slot: Some(slot), step: self.step, pass: PassName::Lower },
         }
     }
@@ -288,21 +295,24 @@ impl Walk<'_> {
         self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
     }
 
+    /// The buffer of what flows, which is made when it is named first.
     pub fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
-        let (stages, program) = (self.stages, &mut *self.program);
-        let m = site.global;
-        let (place, name, role, layout) = match what {
-            Flows::Tokens => (0, Name::Tokens(m), Role::Activation, stages.tokens),
-            Flows::Targets => (0, Name::Targets(m), Role::Activation, stages.tokens),
-            Flows::Activation => (place, Name::Activation(place, m), Role::Activation, stages.activation),
-            Flows::ActivationGradient => (place, Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
-            Flows::Saved => (place, Name::Saved(place, m), Role::Activation, part.saved),
-            Flows::Deferred => (place, Name::Deferred(place, m), Role::Activation, part.deferred),
+        if let Some(known) = *self.flow.entry(what, place, site.local) {
+            return known;
+        }
+        let (stages, m) = (self.stages, site.global);
+        let (name, role, layout) = match what {
+            Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens),
+            Flows::Targets => (Name::Targets(m), Role::Activation, stages.tokens),
+            Flows::Activation => (Name::Activation(place, m), Role::Activation, stages.activation),
+            Flows::ActivationGradient => (Name::ActivationGradient(place, m), Role::Scratch, stages.activation),
+            Flows::Saved => (Name::Saved(place, m), Role::Activation, part.saved),
+            Flows::Deferred => (Name::Deferred(place, m), Role::Activation, part.deferred),
             Flows::Inside(inside) => {
                 // Layers are numbered; embedding and head have number 0.
                 let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
                 let name = Name::Inside(inside, layer, m);
-                (place, name, name.usual_role(), stages.inside[&inside])
+                (name, name.usual_role(), stages.inside[&inside])
             }
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
@@ -311,9 +321,9 @@ impl Walk<'_> {
             Flows::ActivationGradient => place as usize + 1,
             _ => part.place as usize,
         };
-        let row = self.homes.of(stages.stage_of_place[owner], site.local).row;
-        let (training, (_, lane)) = (self.training, self.lane);
-        let make = || program.buffer(stages::rank(training, lane, row), name, role, layout);
-        *self.flow.entry(what, place, site.local).get_or_insert_with(make)
+        let home = self.homes.of(stages.stage_of_place[owner], site.local);
+        let buffer = self.program.buffer(self.ranks[home.row], name, role, layout);
+        *self.flow.entry(what, place, site.local) = Some(buffer);
+        buffer
     }
 }

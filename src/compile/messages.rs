@@ -15,7 +15,7 @@
 //! Messages meet by order. Where a rank needs a message that was sent behind others, it receives those first: receives along an edge are
 //! issued in the order of their sends. A sheet that says where messages stand has the last word.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::mesh::Axis;
 use crate::base::settings::PointToPoint;
@@ -52,14 +52,13 @@ pub(super) struct Copies {
     of: Vec<Option<BufferId>>,
     /// Per copy, in the order of their ids.
     messages: Vec<Message>,
-    /// Per receiver, its few senders, each with the copies that are not received yet, in the order of their sends.
-    coming: Vec<Vec<(Rank, VecDeque<BufferId>)>>,
-    /// Buffers at the head of the table that never travel: state.
-    lasting: usize,
+    /// Per receiver, its few senders.
+    lines: Vec<Vec<Line>>,
 }
 
 /// A buffer that a message fills.
 struct Message {
+    source: BufferId,
     from: Rank,
     /// The op that reads it first.
     reader: OpId,
@@ -67,42 +66,33 @@ struct Message {
     received: bool,
 }
 
+/// What comes from one rank to another.
+struct Line {
+    from: Rank,
+    /// The copies, in the order in which they are sent.
+    copies: Vec<BufferId>,
+    /// How many of them are received.
+    received: usize,
+}
+
 impl Copies {
     /// Gives every remote read a local copy, and reads that instead.
     fn new(program: &mut Program) -> Self {
-        let (of, lasting) = (vec![None; program.buffers.len()], program.lasting());
-        let mut copies = Self { of, messages: Vec::new(), coming: vec![Vec::new(); program.ranks()], lasting };
+        let lines = (0..program.ranks()).map(|_| Vec::new()).collect();
+        let mut copies = Self { of: vec![None; program.buffers.len()], messages: Vec::new(), lines };
+        // Per buffer, when it is written: later places stand for later ops of its rank.
+        let mut written = vec![0; program.buffers.len()];
         for rank in (0..program.ranks()).map(Rank::new) {
             for place in 0..program.order[rank.index()].len() {
                 let op = program.order[rank.index()][place];
-                while let Some((operand, source)) = copies.remote(program, op, rank) {
-                    program.reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
+                program.passing_writes(op).iter().for_each(|buffer| written[buffer.index()] = place);
+                while let Some((operand, source)) = remote(program, op, rank) {
+                    program.passing_reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
                 }
             }
         }
-        copies.line_up(program);
+        copies.line_up(program, &written);
         copies
-    }
-
-    /// Notes in which order the copies of every edge are sent.
-    fn line_up(&mut self, program: &Program) {
-        for op in program.all() {
-            for &source in program.writes(op) {
-                if let Some((to, copy)) = self.reader(program, source) {
-                    let (from, senders) = (program.rank_of(op), &mut self.coming[to.index()]);
-                    match senders.iter_mut().find(|(sender, _)| *sender == from) {
-                        Some((_, copies)) => copies.push_back(copy),
-                        None => senders.push((from, VecDeque::from([copy]))),
-                    }
-                }
-            }
-        }
-    }
-
-    /// The first read of `op` that is memory of another rank, with its place.
-    fn remote(&self, program: &Program, op: OpId, rank: Rank) -> Option<(usize, BufferId)> {
-        let mut reads = program.reads(op).iter().copied().enumerate();
-        reads.find(|(_, source)| source.index() >= self.lasting && program.buffers[source.index()].rank != rank)
     }
 
     fn copy(&mut self, program: &mut Program, source: BufferId, (to, reader): (Rank, OpId)) -> BufferId {
@@ -110,16 +100,27 @@ impl Copies {
         buffer.role = Role::Message;
         let Buffer { rank: from, name, layout, .. } = *buffer;
         *self.of[source.index()].get_or_insert_with(|| {
-            self.messages.push(Message { from, reader, received: false });
+            self.messages.push(Message { source, from, reader, received: false });
             program.buffer(to, name, Role::Message, layout)
         })
     }
 
+    /// Notes in which order the copies of every edge are sent: mostly in the order in which they are read.
+    fn line_up(&mut self, program: &Program, written: &[usize]) {
+        let before = self.of.len();
+        for (copy, message) in (before..).map(BufferId::new).zip(&self.messages) {
+            let lines = &mut self.lines[program.buffers[copy.index()].rank.index()];
+            match lines.iter_mut().find(|line| line.from == message.from) {
+                Some(line) => line.copies.push(copy),
+                None => lines.push(Line { from: message.from, copies: vec![copy], received: 0 }),
+            }
+        }
+        let sent = |copy: &BufferId| written[self.messages[copy.index() - before].source.index()];
+        self.lines.iter_mut().flatten().for_each(|line| line.copies.sort_by_key(sent));
+    }
+
     /// The rank that `source` travels to, and its copy there, if it travels.
     pub fn reader(&self, program: &Program, source: BufferId) -> Option<(Rank, BufferId)> {
-        if source.index() < self.lasting {
-            return None;
-        }
         let copy = (*self.of.get(source.index())?)?;
         Some((program.buffers[copy.index()].rank, copy))
     }
@@ -134,14 +135,13 @@ impl Copies {
     fn receive(&mut self, rank: Rank, buffer: BufferId, travelling: &mut Vec<(Rank, BufferId, OpId)>) {
         let before = self.of.len();
         let Some(message) = buffer.index().checked_sub(before).and_then(|copy| self.messages.get(copy)) else { return };
-        if message.received {
-            return;
-        }
         let from = message.from;
-        let Some((_, coming)) = self.coming[rank.index()].iter_mut().find(|(sender, _)| *sender == from) else { return };
-        while let Some(next) = coming.pop_front() {
+        let is_open = |line: &&mut Line| !message.received && line.from == from;
+        let Some(line) = self.lines[rank.index()].iter_mut().find(is_open) else { return };
+        for &next in &line.copies[line.received..] {
             let message = &mut self.messages[next.index() - before];
             message.received = true;
+            line.received += 1;
             travelling.push((from, next, message.reader));
             if next == buffer {
                 break;
@@ -150,20 +150,27 @@ impl Copies {
     }
 }
 
+/// The first read of `op` that is memory of another rank, with its place.
+fn remote(program: &Program, op: OpId, rank: Rank) -> Option<(usize, BufferId)> {
+    let mut reads = program.passing_reads(op).iter().copied().enumerate();
+    reads.find(|(_, source)| program.buffers[source.index()].rank != rank)
+}
+
 /// The ops of `rank` with receives before the slots that need them and sends behind the slots that make them.
 fn with_messages(
     program: &mut Program,
     edges: &mut Edges,
     copies: &mut Copies,
     joined: &BTreeSet<Slot>,
-    (rank, order): (Rank, &[OpId]),
+    (rank, mut order): (Rank, &[OpId]),
 ) -> Vec<OpId> {
     let mut issued = Vec::with_capacity(order.len() * 2);
     let mut travelling: Vec<(Rank, BufferId, OpId)> = Vec::new();
     let mut before = None;
-    for slot in groups(program, joined, order) {
+    while let Some((slot, behind)) = first_slot(program, joined, order) {
+        order = behind;
         for &op in slot {
-            program.reads(op).iter().for_each(|&local| copies.receive(rank, local, &mut travelling));
+            program.passing_reads(op).iter().for_each(|&local| copies.receive(rank, local, &mut travelling));
         }
         for (from, local, reader) in travelling.drain(..) {
             let origin = origin(program, reader);
@@ -172,7 +179,7 @@ fn with_messages(
         issued.extend_from_slice(slot);
         before = slot.iter().rev().copied().find(|&op| program.stream_of(op) == COMPUTE).or(before);
         for &op in slot {
-            for &source in program.writes(op) {
+            for &source in program.passing_writes(op) {
                 travelling.extend(copies.reader(program, source).map(|(to, _)| (to, source, op)));
             }
         }
@@ -184,16 +191,21 @@ fn with_messages(
     issued
 }
 
-/// The ops of each slot, or of two that run as one; others by their origin.
-pub(super) fn groups<'order>(program: &Program, joined: &BTreeSet<Slot>, order: &'order [OpId]) -> Vec<&'order [OpId]> {
-    let is_one = |&before: &OpId, &op: &OpId| {
+/// The ops of the first slot of `order`, or of two that run as one, and those behind them; others by their origin.
+pub(super) fn first_slot<'order>(
+    program: &Program,
+    joined: &BTreeSet<Slot>,
+    order: &'order [OpId],
+) -> Option<(&'order [OpId], &'order [OpId])> {
+    let is_one = |before: OpId, op: OpId| {
         let is_joined = || {
             let slot = |op| program.op(op).origin.slot;
             slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
         };
         program.origin_index(op) == program.origin_index(before) || (!joined.is_empty() && is_joined())
     };
-    order.chunk_by(is_one).collect()
+    let last = order.windows(2).position(|pair| !is_one(pair[0], pair[1])).unwrap_or(order.len().checked_sub(1)?);
+    Some(order.split_at(last + 1))
 }
 
 /// A message is there because of the slot that made or needs its value.

@@ -135,13 +135,14 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
 const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
-    let data_ranks = training.data_ranks();
+    let data_ranks = u32::try_from(training.data_ranks()).expect("a checked number of ranks");
     let has = |kind| scenario.trouble.iter().any(|rule| rule.kind == kind);
     Setting {
         model: Some(training.model.clone()),
         micro_batch_size: training.batch.micro_batch_size,
-        micro_batches_per_step: training.batch.micro_batches * u32::try_from(data_ranks).expect("a checked number of ranks"),
+        micro_batches_per_step: trouble::averaged_over(scenario, training.batch.micro_batches, data_ranks),
         steps: training.batch.steps,
+        first_step: training.batch.before.steps,
         dtype: training.precision.parameter,
         initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),

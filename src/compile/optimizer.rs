@@ -5,7 +5,7 @@
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, Bytes, CollectiveId, KernelId, OpId, ParameterId, Rank};
+use crate::base::{BufferId, Bytes, CollectiveId, KernelId, ParameterId, Rank};
 use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
@@ -22,14 +22,11 @@ pub(super) fn run(build: &mut Build) {
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let mut end = End { rank, held: &build.held[rank.index()], gathers: &mut gathers };
         let parts = end.owned_parts(program);
-        let order = std::mem::take(&mut program.order[rank.index()]);
-        let mut ops = order.into_iter().peekable();
+        let mut order = std::mem::take(&mut program.order[rank.index()]);
         for step in 0..training.batch.steps {
-            let mut issued: Vec<OpId> = Vec::new();
-            while let Some(op) = ops.next_if(|&op| program.op(op).origin.step == step) {
-                issued.push(op);
-            }
-            program.order[rank.index()].append(&mut issued);
+            let behind = order.split_off(order.partition_point(|&op| program.op(op).origin.step <= step));
+            program.order[rank.index()].append(&mut order);
+            order = behind;
             let origin = Origin { slot: None, step, pass: PassName::Optimizer };
             end.average(program, &parts, origin);
             if let Some(&barrier) = barriers.get(step as usize) {

@@ -8,7 +8,7 @@ use crate::program::sheet::{Action, End, Message};
 use crate::program::tables::COMPUTE;
 use crate::program::{Name, PassName, Program};
 
-use super::messages::{Copies, Edges, groups, origin};
+use super::messages::{Copies, Edges, first_slot, origin};
 
 /// The ops of `rank` with sends, receives and waits in the order of its row.
 pub(super) fn with_messages(
@@ -16,7 +16,7 @@ pub(super) fn with_messages(
     edges: &mut Edges,
     copies: &Copies,
     joined: &BTreeSet<Slot>,
-    (rank, order, row): (Rank, &[OpId], &[Option<Action>]),
+    (rank, mut order, row): (Rank, &[OpId], &[Option<Action>]),
 ) -> Vec<OpId> {
     let ends = ends(program, copies, order);
     let mut walk = Walk {
@@ -33,13 +33,14 @@ pub(super) fn with_messages(
         awaited: vec![],
     };
     let mut issued = Vec::with_capacity(order.len() * 2);
-    for group in groups(walk.program, joined, order) {
-        walk.up_to(group[0], &mut issued);
+    while let Some((slot, behind)) = first_slot(walk.program, joined, order) {
+        order = behind;
+        walk.up_to(slot[0], &mut issued);
         for on in std::mem::take(&mut walk.awaited) {
-            walk.program.wait(group[0], on);
+            walk.program.wait(slot[0], on);
         }
-        issued.extend_from_slice(group);
-        walk.before = group.iter().rev().copied().find(|&op| walk.program.stream_of(op) == COMPUTE).or(walk.before);
+        issued.extend_from_slice(slot);
+        walk.before = slot.iter().rev().copied().find(|&op| walk.program.stream_of(op) == COMPUTE).or(walk.before);
     }
     walk.rest(&mut issued);
     issued

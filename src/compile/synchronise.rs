@@ -3,8 +3,11 @@
 //! The hazards (read after write, write after read, write after write, free after use) are found from the operands alone, in issue order,
 //! so that no other pass has to think of them. Ops of one stream are in order anyway.
 
+use std::collections::BTreeMap;
+
 use crate::base::{BufferId, OpId, Rank};
 use crate::program::Program;
+use crate::program::links::SomeOp;
 use crate::program::tables::COMPUTE;
 
 use super::Build;
@@ -67,21 +70,28 @@ impl Known {
 
 /// The latest uses of one rank's buffers that may need a wait: those that an op of a communication stream touches.
 struct Uses {
-    streams: usize,
-    /// Per buffer, its place in the tables below, from 1; 0 for those that no other stream touches.
+    /// Per buffer, its place in the table below, from 1; 0 for those that no other stream touches.
     place: Vec<u32>,
     /// The first buffer that has a place.
     first: usize,
-    /// Per place.
-    writer: Vec<Option<OpId>>,
-    /// Per place and stream.
-    readers: Vec<Option<OpId>>,
+    latest: Vec<Latest>,
+    /// Readers since the latest write on other streams than the latest reader, by place; few buffers have any.
+    others: BTreeMap<usize, Vec<OpId>>,
+}
+
+/// The latest uses of a buffer.
+#[derive(Clone, Copy, Default)]
+struct Latest {
+    writer: Option<SomeOp>,
+    /// The latest reader since then.
+    reader: Option<SomeOp>,
+    /// There are readers on other streams.
+    has_others: bool,
 }
 
 impl Uses {
     fn new(program: &Program) -> Self {
-        let (streams, place) = (program.streams.len(), vec![0; program.buffers.len()]);
-        Self { streams, place, first: 0, writer: Vec::new(), readers: Vec::new() }
+        Self { place: vec![0; program.buffers.len()], first: 0, latest: Vec::new(), others: BTreeMap::new() }
     }
 
     /// Turns to the ops of another rank: gives places to what its communication streams touch.
@@ -98,10 +108,9 @@ impl Uses {
                 }
             }
         }
-        self.writer.clear();
-        self.writer.resize(places as usize, None);
-        self.readers.clear();
-        self.readers.resize(places as usize * self.streams, None);
+        self.latest.clear();
+        self.latest.resize(places as usize, Latest::default());
+        self.others.clear();
     }
 
     fn place(&self, buffer: BufferId) -> Option<usize> {
@@ -113,31 +122,34 @@ impl Uses {
 
     /// Collects the earlier ops that `op` must come behind, and remembers its uses.
     fn hazards(&mut self, program: &Program, op: OpId, hazards: &mut Vec<OpId>) {
-        for &buffer in program.reads(op) {
+        let shares_state = self.first < program.lasting();
+        let reads = if shares_state { program.reads(op) } else { program.passing_reads(op) };
+        let writes = if shares_state { program.writes(op) } else { program.passing_writes(op) };
+        for &buffer in reads {
             if let Some(place) = self.place(buffer) {
-                hazards.extend(self.writer[place]);
-                self.readers[place * self.streams + program.stream_of(op).index()] = Some(op);
+                hazards.extend(self.latest[place].writer.map(OpId::from));
+                self.read(program, op, place);
             }
         }
-        for &buffer in program.writes(op) {
+        for buffer in writes.iter().copied().chain(program.frees(op)) {
             if let Some(place) = self.place(buffer) {
-                self.all(place, hazards);
-                self.writer[place] = Some(op);
-            }
-        }
-        for buffer in program.frees(op) {
-            if let Some(place) = self.place(buffer) {
-                self.all(place, hazards);
-                // Who takes the memory again comes behind.
-                self.writer[place] = Some(op);
+                // Behind a free: who takes the memory again comes later.
+                let Latest { writer, reader, has_others } =
+                    std::mem::replace(&mut self.latest[place], Latest { writer: Some(op.into()), ..Latest::default() });
+                hazards.extend(writer.into_iter().chain(reader).map(OpId::from));
+                if has_others {
+                    hazards.extend(self.others.remove(&place).unwrap_or_default());
+                }
             }
         }
     }
 
-    /// Every use of a buffer since its latest write, and that write.
-    fn all(&mut self, place: usize, hazards: &mut Vec<OpId>) {
-        hazards.extend(self.writer[place]);
-        let readers = &mut self.readers[place * self.streams..][..self.streams];
-        hazards.extend(readers.iter_mut().filter_map(Option::take));
+    fn read(&mut self, program: &Program, op: OpId, place: usize) {
+        let latest = &mut self.latest[place];
+        let before = latest.reader.replace(op.into()).map(OpId::from);
+        if let Some(before) = before.filter(|&before| program.stream_of(before) != program.stream_of(op)) {
+            latest.has_others = true;
+            self.others.entry(place).or_default().push(before);
+        }
     }
 }

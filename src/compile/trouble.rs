@@ -1,39 +1,56 @@
-//! Trouble in the program: rules that leave ops out or let them change places. (Slow ranks and links are a matter of cost.)
+//! Trouble in the program: rules that leave ops out, let them change places, or add some. (Slow ranks and links and small devices are a
+//! matter of the machine; what is made wrong from the start is asked of this file by the passes that make it.)
 //!
 //! The pass runs twice, before and after collectives are expanded, so that a rule can meet a whole all-reduce or one of its messages;
 //! a rule that met an op the first time is spent.
 
+use crate::base::mesh::Axis;
 use crate::base::settings::Bias;
 use crate::base::{OpId, Rank};
 use crate::program::head;
-use crate::program::trouble::{Trouble, TroubleKind};
-use crate::program::{OpKind, Program};
-use crate::scenario::Scenario;
+use crate::program::tables::CollectiveKind;
+use crate::program::trouble::{Acts, Trouble, TroubleKind};
+use crate::program::{Name, OpKind, PassName, Program, Role};
+use crate::scenario::{Scenario, Training};
 
 use super::Build;
 
-/// The rules that change the program, and not only its costs, by their place in the scenario.
+/// The rules that meet ops of the program, by their place in the scenario.
 pub(super) fn rules(scenario: &Scenario) -> Vec<usize> {
-    let changes = |&index: &usize| matches!(scenario.trouble[index].kind, TroubleKind::SkipOp | TroubleKind::SwapOps);
-    (0..scenario.trouble.len()).filter(changes).collect()
+    let meets_ops = |&index: &usize| scenario.trouble[index].kind.fault().acts == Acts::Ops;
+    (0..scenario.trouble.len()).filter(meets_ops).collect()
 }
 
-/// The rules that met no op, by their place in the scenario: those that are left, and those that would slow an op and find none.
+/// The rules that met nothing, by their place in the scenario: those that are left, and those that would change something and find none.
 pub(super) fn idle(build: &Build) -> Vec<usize> {
-    let is_idle = |(index, rule): &(usize, &Trouble)| match rule.kind {
-        TroubleKind::SkipOp | TroubleKind::SwapOps => build.trouble.contains(index),
-        TroubleKind::SlowRank | TroubleKind::SlowLink => !rule.op.is_empty() && !slows_any(&build.program, rule),
-        TroubleKind::SameSeed => build.program.setting.tensor.ranks == 1,
-        TroubleKind::BiasBeforeSum => {
-            let has_bias = build.program.setting.model.as_ref().is_some_and(|model| model.bias != Bias::None);
-            build.program.setting.tensor.ranks == 1 || !has_bias
-        }
-        TroubleKind::RowsOfQkv => {
-            let is_fused = build.program.setting.model.as_ref().is_some_and(|model| model.fused_qkv);
-            build.program.setting.tensor.ranks == 1 || !is_fused
-        }
+    let is_idle = |(index, rule): &(usize, &Trouble)| match (rule.kind.fault().acts, rule.kind) {
+        (Acts::Ops, _) => build.trouble.contains(index),
+        (Acts::Making, kind) => !build.training().is_some_and(|training| changes(kind, training)),
+        (Acts::Machine, TroubleKind::LessMemory) => build.scenario.hardware.memory.is_none(),
+        (Acts::Machine, _) => !rule.op.is_empty() && !slows_any(&build.program, rule),
     };
     build.scenario.trouble.iter().enumerate().filter(is_idle).map(|(index, _)| index).collect()
+}
+
+/// How many micro-batches a gradient is averaged over, where there are so many on every one of `data` ranks.
+pub(super) fn averaged_over(scenario: &Scenario, micro_batches: u32, data: u32) -> u32 {
+    if scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::SumGradients) { micro_batches } else { micro_batches * data }
+}
+
+/// Whether a fault of the making changes anything about this training.
+fn changes(kind: TroubleKind, training: &Training) -> bool {
+    let (sharing, _) = training.sharing();
+    let (is_several, is_cut) = (training.data_ranks() > 1, training.mesh.size(Axis::Tensor) > 1);
+    match kind {
+        TroubleKind::SyncAlways => {
+            let batches = training.batch.micro_batches;
+            is_several && !sharing.gradients && training.data_parallel.no_sync && batches > 1 && !training.is_two_way()
+        }
+        TroubleKind::SameSeed => is_cut,
+        TroubleKind::RowsOfQkv => is_cut && training.model.fused_qkv,
+        TroubleKind::BiasBeforeSum => is_cut && training.model.bias != Bias::None,
+        _ => is_several,
+    }
 }
 
 /// Whether a rule of slowness fits a computation, or the start of a message.
@@ -55,18 +72,70 @@ pub(super) fn run(build: &mut Build) {
     }
 }
 
-/// Applies one rule to every op that it fits; whether it fitted any.
+/// Applies one rule to every op that it meets; whether it met any.
 fn apply(program: &mut Program, rule: &Trouble) -> bool {
-    let fits = |program: &Program, op: &OpId| head::fits(program, *op, rule) && !matches!(program.kind(*op), OpKind::Skipped(_));
-    let ops: Vec<OpId> = program.all().filter(|op| fits(program, op)).collect();
+    let ops: Vec<OpId> = program.all().filter(|&op| meets(program, op, rule)).collect();
     for &op in &ops {
         match rule.kind {
-            TroubleKind::SkipOp => program.set_kind(op, program.kind(op).skipped()),
             TroubleKind::SwapOps => swap_with_next(program, op),
-            _ => {}
+            TroubleKind::LoneRead => read_alone(program, op),
+            _ => program.set_kind(op, program.kind(op).skipped()),
         }
     }
     !ops.is_empty()
+}
+
+/// Whether a rule meets `op`.
+fn meets(program: &Program, op: OpId, rule: &Trouble) -> bool {
+    if matches!(program.kind(op), OpKind::Skipped(_)) {
+        return false;
+    }
+    match rule.kind {
+        TroubleKind::FewerSteps => {
+            let view = program.op(op);
+            Some(view.rank) == rule.rank && rule.step.is_some_and(|first| view.origin.step >= first)
+        }
+        TroubleKind::SyncNever => is_sum(program, op) && head::fits(program, op, rule),
+        TroubleKind::LoneRead => gather_before(program, op).is_some() && head::fits(program, op, rule),
+        _ => head::fits(program, op, rule),
+    }
+}
+
+/// Whether `op` sums whole gradients over data-parallel ranks.
+fn is_sum(program: &Program, op: OpId) -> bool {
+    let OpKind::Collective(collective) = program.kind(op) else { return false };
+    let is_all_reduce = program.collectives[collective.index()].kind == CollectiveKind::AllReduce;
+    is_all_reduce && program.op(op).origin.pass == PassName::DataParallel
+}
+
+/// The gather that put the parameters together on which a computation works.
+fn gather_before(program: &Program, op: OpId) -> Option<OpId> {
+    let OpKind::Run(_) = program.kind(op) else { return None };
+    let is_gathered = |buffer: &&crate::base::BufferId| {
+        let buffer = &program.buffers[buffer.index()];
+        matches!(buffer.name, Name::Parameter(_)) && buffer.role == Role::Bucket
+    };
+    let whole = program.reads(op).iter().find(is_gathered)?;
+    let earlier = program.order[program.rank_of(op).index()].iter().take_while(|&&other| other != op);
+    let gathers =
+        |other: &&OpId| matches!(program.kind(**other), OpKind::Collective(_)) && program.writes(**other).contains(whole);
+    earlier.filter(gathers).last().copied()
+}
+
+/// Gathers, before `op` and on its rank alone, what `op` works on once more.
+fn read_alone(program: &mut Program, op: OpId) {
+    let Some(gather) = gather_before(program, op) else { return };
+    let OpKind::Collective(collective) = program.kind(gather) else { return };
+    let mut read = program.collectives[collective.index()].clone();
+    read.label = format!("{}.read", read.label);
+    let (rank, stream) = (program.rank_of(op), program.stream_of(gather));
+    let (shards, whole) = (program.reads(gather).to_vec(), program.writes(gather).to_vec());
+    let origin = crate::program::Origin { pass: PassName::Gather, ..program.op(op).origin };
+    let read = OpKind::Collective(program.collective(read));
+    let read = program.add((rank, stream), read, (&shards, &whole), origin);
+    let order = &mut program.order[rank.index()];
+    let place = order.iter().position(|&other| other == op).unwrap_or(order.len());
+    order.insert(place, read);
 }
 
 /// Lets `op` and the next op of its stream change places in the order of issue.

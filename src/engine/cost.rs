@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::hardware::{Costs, Hardware, Link, UnitCosts};
+use crate::base::prefetch::prefetch;
 use crate::base::units::{Clock, Ticks};
 use crate::base::{Bytes, OpId, Rank};
 use crate::program::head;
@@ -14,7 +15,8 @@ use crate::program::{CollectiveKind, Kernel, KernelCost, OpKind, Program};
 #[derive(Debug)]
 pub struct CostModel {
     clock: Clock,
-    memory: Option<Bytes>,
+    /// Per rank, its device's memory; empty where there is no limit.
+    memory: Vec<Bytes>,
     /// The different prices.
     prices: Vec<Ticks>,
     /// Per op, the place of its price.
@@ -28,7 +30,7 @@ impl CostModel {
         let mut list = PriceList::new(program, hardware);
         let mut costs = Self {
             clock: hardware.clock(),
-            memory: hardware.memory,
+            memory: hardware.memory.map_or_else(Vec::new, |memory| memories(program, memory, trouble)),
             of: (0..program.ops()).map(|op| list.place(program, OpId::new(op))).collect(),
             prices: list.prices,
         };
@@ -45,16 +47,21 @@ impl CostModel {
         self.clock
     }
 
-    /// A device's memory.
+    /// The memory of the device of `rank`.
     #[must_use]
-    pub fn memory(&self) -> Option<Bytes> {
-        self.memory
+    pub fn memory(&self, rank: Rank) -> Option<Bytes> {
+        self.memory.get(rank.index()).copied()
     }
 
     /// The time that `op` takes once it has started: a computation; a message from start to arrival; a whole collective.
     #[must_use]
     pub fn cost(&self, op: OpId) -> Ticks {
         self.prices[self.of[op.index()] as usize]
+    }
+
+    /// Gets the price of `op` closer, if it will soon be asked for.
+    pub(super) fn prefetch(&self, op: OpId) {
+        prefetch(self.of.get(op.index()));
     }
 
     fn slow(&mut self, program: &Program, op: OpId, rules: &[&Trouble]) {
@@ -64,6 +71,22 @@ impl CostModel {
             self.prices.push(price);
         }
     }
+}
+
+/// Per rank, the memory of its device: the first rule that meets the rank decides.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a checked, positive factor"
+)]
+fn memories(program: &Program, memory: Bytes, trouble: &[Trouble]) -> Vec<Bytes> {
+    let rules: Vec<&Trouble> = trouble.iter().filter(|rule| rule.kind == TroubleKind::LessMemory).collect();
+    let of_rank = |rank: Rank| {
+        let rule = rules.iter().find(|rule| rule.rank == Some(rank));
+        rule.map_or(memory, |rule| Bytes((memory.0 as f64 * rule.factor) as u64))
+    };
+    (0..program.ranks()).map(Rank::new).map(of_rank).collect()
 }
 
 /// The rules that slow ranks and links.

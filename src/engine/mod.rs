@@ -12,6 +12,7 @@ pub mod deadlock;
 pub mod kernels;
 pub mod session;
 pub mod sharing;
+pub mod state;
 pub mod stepped;
 pub mod value;
 pub mod world;

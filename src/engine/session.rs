@@ -9,16 +9,17 @@ use super::checkpoint::Checkpoints;
 use super::cost::CostModel;
 use super::deadlock::wait_graph;
 use super::sharing::Network;
+use super::state::Whole;
 use super::stepped::{OnEnd, finish, step};
 use super::value::{Value, Values};
 use super::world::{Machine, State, World, blocked};
 use crate::base::hardware::Hardware;
-use crate::base::{BufferId, OpId, Rank, Ticks};
+use crate::base::{BufferId, OpId, Rank};
 use crate::program::links::Links;
 use crate::program::memory::Memory;
-use crate::program::trace::{Event, Outcome};
+use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
-use crate::program::{Buffer, OpKind, Program, Trace, Wait, head};
+use crate::program::{Buffer, Program, Trace, Wait};
 
 pub use super::kernels::{join, join_slices, tensors};
 
@@ -30,53 +31,14 @@ pub struct Session {
 }
 
 /// Whether a run computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
+#[derive(Clone, Copy, Debug)]
+pub enum Numbers<'a> {
     /// Shapes alone.
     Shape,
     /// Real values on the CPU.
     Real,
-}
-
-/// Where a run is to stop. A breakpoint is one of these, too.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Stop {
-    /// When this much time has passed.
-    Time(Ticks),
-    /// When this op starts.
-    Op(OpId),
-    /// When any op of this rank starts.
-    Rank(Rank),
-    /// When an op of this micro-batch of a step starts.
-    MicroBatch(u32),
-    /// When an op of this rank, or of any, starts whose head begins with these words.
-    Head(Option<Rank>, String),
-}
-
-impl Stop {
-    /// Whether the run stops at `event`.
-    #[must_use]
-    pub fn meets(&self, program: &Program, links: &Links, event: Event) -> bool {
-        started(program, links, event.op).any(|op| match self {
-            Self::Time(time) => event.time >= *time,
-            Self::Op(wanted) => op == *wanted,
-            Self::Rank(rank) => program.rank_of(op) == *rank,
-            Self::MicroBatch(micro_batch) => program.op(op).origin.slot.is_some_and(|slot| slot.micro_batch == *micro_batch),
-            Self::Head(rank, words) => rank.is_none_or(|rank| program.rank_of(op) == rank) && head::begins(program, op, words),
-        })
-    }
-}
-
-/// The ops that the event of `op` starts: the op, both ends of its message, or all members of its collective.
-fn started<'a>(program: &'a Program, links: &'a Links, op: OpId) -> impl Iterator<Item = OpId> + 'a {
-    let members: &[OpId] = match program.kind(op) {
-        OpKind::Collective(collective) => links.members(collective),
-        _ => &[],
-    };
-    let buffered = program.kind(op).channel().is_some_and(|channel| program.channels[channel.index()].buffered);
-    let peer = if buffered { None } else { links.peer(op) };
-    let others = members.iter().copied().filter(move |&member| member != op);
-    std::iter::once(op).chain(peer).chain(others)
+    /// Real values that go on from a state.
+    From(&'a Whole),
 }
 
 impl Session {
@@ -180,32 +142,6 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on until an event meets one of `stops`, or to the end; whether one did. The event has happened then.
-    ///
-    /// # Errors
-    /// As [`Self::seek`].
-    pub fn run_until(&mut self, stops: &[Stop]) -> Result<bool> {
-        let found = (self.position()..self.trace.events.len()).find(|&event| self.meets(stops, event));
-        self.seek(found.map_or(usize::MAX, |event| event + 1))?;
-        Ok(found.is_some())
-    }
-
-    /// Goes back until the event that happened last meets one of `stops`, or to the start; whether one did.
-    ///
-    /// # Errors
-    /// As [`Self::seek`].
-    pub fn run_back_until(&mut self, stops: &[Stop]) -> Result<bool> {
-        let before = self.position().saturating_sub(1);
-        let found = (0..before).rfind(|&event| self.meets(stops, event));
-        self.seek(found.map_or(0, |event| event + 1))?;
-        Ok(found.is_some())
-    }
-
-    fn meets(&self, stops: &[Stop], event: usize) -> bool {
-        let links = &self.world.machine.links;
-        stops.iter().any(|stop| stop.meets(self.program(), links, self.trace.events[event]))
-    }
-
     /// The ranks' next ops: for each stream of `rank`, the first op that is not done.
     #[must_use]
     pub fn heads(&self, rank: Rank) -> Vec<OpId> {
@@ -236,7 +172,8 @@ pub fn run(
 fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], numbers: Numbers) -> Result<(World, Trace)> {
     let values = match numbers {
         Numbers::Shape => Values::Shape,
-        Numbers::Real => Values::real(&program)?,
+        Numbers::Real => Values::real(&program, None)?,
+        Numbers::From(state) => Values::real(&program, Some(state))?,
     };
     let costs = CostModel::new(&program, hardware, trouble);
     let trace = Trace::new(&program, costs.clock());
@@ -249,10 +186,11 @@ fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], number
 
 /// Whether the ranks' state alone fills a device.
 fn state_alone(world: &World) -> Option<Outcome> {
-    let limit = world.machine.costs.memory()?;
-    let ranks = (0..world.machine.program.ranks()).map(Rank::new);
-    let mut needs = ranks.map(|rank| (rank, world.memory.holding(rank).total));
-    needs.find(|(_, needed)| *needed >= limit).map(|(rank, needed)| Outcome::OutOfMemory { rank, op: None, needed, limit })
+    let full = |rank: Rank| {
+        let (needed, limit) = (world.memory.holding(rank).total, world.machine.costs.memory(rank)?);
+        (needed >= limit).then_some(Outcome::OutOfMemory { rank, op: None, needed, limit })
+    };
+    (0..world.machine.program.ranks()).map(Rank::new).find_map(full)
 }
 
 fn outcome(world: &World) -> Outcome {

@@ -103,22 +103,29 @@ impl Stepper<'_> {
         }
     }
 
-    /// Gets closer what the ends to come will touch: first the neighbours of an op, a little later the ops behind it.
+    /// Gets closer what the ends to come will touch: first the neighbours of an op, a little later the ops that its end wakes.
     fn look_ahead(&self) {
-        let Machine { program, links, .. } = self.machine;
+        let links = &self.machine.links;
         if let Some(op) = self.world.agenda.ahead(FAR) {
             links.prefetch(op);
         }
         if let Some(op) = self.world.agenda.ahead(NEAR) {
             for end in std::iter::once(op).chain(links.peer(op)) {
-                if let Some(next) = links.behind(end) {
-                    program.prefetch(next);
-                    links.prefetch(next);
-                    self.trace.prefetch(next);
-                    prefetch(self.world.ops.get(next.index()));
-                }
+                let parked = self.world.ops[end.index()].parked.map(OpId::from);
+                links.behind(end).into_iter().chain(parked).for_each(|next| self.get_closer(next));
             }
         }
+    }
+
+    /// Gets closer all that looking at `op` and starting it touches.
+    fn get_closer(&self, op: OpId) {
+        let Machine { program, links, costs, .. } = self.machine;
+        program.prefetch(op);
+        links.prefetch(op);
+        costs.prefetch(op);
+        self.world.memory.prefetch(op);
+        self.trace.prefetch(op);
+        prefetch(self.world.ops.get(op.index()));
     }
 
     /// Starts `op` if it can start; otherwise sees to it that it is looked at again.
@@ -214,10 +221,10 @@ impl Stepper<'_> {
         let world = &mut *self.world;
         world.ops[op.index()].state = State::Running;
         self.trace.starts(op, world.events, (world.time, world.time + cost));
+        let rank = program.rank_of(op);
         if world.memory.start(program, op)
-            && let Some(limit) = costs.memory()
+            && let Some(limit) = costs.memory(rank)
         {
-            let rank = program.rank_of(op);
             let needed = world.memory.holding(rank).total;
             if needed >= limit {
                 world.stopped = Some(Outcome::OutOfMemory { rank, op: Some(op), needed, limit });

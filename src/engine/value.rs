@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
+use super::state::Whole;
 use crate::base::BufferId;
 use crate::program::Program;
 
@@ -46,12 +47,12 @@ pub struct Loss {
 }
 
 impl Values {
-    /// Real values for `program`: state as it starts, all else zeros.
+    /// Real values for `program`: state as it starts, or as it was left, all else zeros.
     ///
     /// # Errors
-    /// If a tensor cannot be made.
-    pub fn real(program: &Program) -> candle_core::Result<Self> {
-        let buffers = super::kernels::initial(program)?;
+    /// If a tensor cannot be made, or the state lacks one.
+    pub fn real(program: &Program, state: Option<&Whole>) -> candle_core::Result<Self> {
+        let buffers = super::kernels::initial(program, state)?;
         Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
     }
 

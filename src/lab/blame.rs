@@ -22,21 +22,25 @@ use crate::scenario::{Scenario, Task};
 const ROUNDING: f64 = 1e-3;
 
 /// The first difference of a wrong run, given the wrong gradient that was found.
-pub(super) fn blame(scenario: &Scenario, program: &Arc<Program>, found: &Difference) -> crate::engine::Result<Difference> {
+pub(super) fn blame(
+    scenario: &Scenario,
+    (program, numbers): (&Arc<Program>, Numbers),
+    found: &Difference,
+) -> crate::engine::Result<Difference> {
     let Task::Train(training) = &scenario.task else { return Ok(found.clone()) };
-    let expected = results(compile::compile(&one_device(scenario, training)).program, found.step)?;
+    let expected = results(compile::compile(&one_device(scenario, training)).program, numbers, found.step)?;
     let mut first = None;
     let mut compare = |world: &World, op: OpId| {
         if first.is_none() && world.machine.program.op(op).origin.step == found.step {
             first = difference(world, op, &expected);
         }
     };
-    session::run(program.clone(), &scenario.hardware, &scenario.trouble, Numbers::Real, &mut compare)?;
+    session::run(program.clone(), &scenario.hardware, &scenario.trouble, numbers, &mut compare)?;
     Ok(first.unwrap_or_else(|| found.clone()))
 }
 
 /// What one device computes for each micro-batch of `step`.
-fn results(program: Program, step: u32) -> crate::engine::Result<BTreeMap<Name, Value>> {
+fn results(program: Program, numbers: Numbers, step: u32) -> crate::engine::Result<BTreeMap<Name, Value>> {
     let mut results = BTreeMap::new();
     let hardware = super::reference::untimed();
     let mut record = |world: &World, op: OpId| {
@@ -49,7 +53,7 @@ fn results(program: Program, step: u32) -> crate::engine::Result<BTreeMap<Name, 
             }
         }
     };
-    session::run(Arc::new(program), &hardware, &[], Numbers::Real, &mut record)?;
+    session::run(Arc::new(program), &hardware, &[], numbers, &mut record)?;
     Ok(results)
 }
 

@@ -44,7 +44,7 @@ impl Promise {
     fn new(program: &Program) -> crate::engine::Result<Self> {
         let kind = program.collectives.first().map_or(CollectiveKind::AllReduce, |collective| collective.kind);
         let mut chunks: Vec<Vec<f64>> = Vec::new();
-        for (buffer, start) in program.buffers.iter().zip(crate::engine::kernels::initial(program)?) {
+        for (buffer, start) in program.buffers.iter().zip(crate::engine::kernels::initial(program, None)?) {
             let Name::Chunk(chunk) = buffer.name else { continue };
             let start = start.elements()?.unwrap_or_default();
             let is_own = buffer.rank.0 == chunk;

@@ -3,6 +3,8 @@
 pub mod blame;
 mod check;
 mod collective;
+mod diagnosis;
+pub mod nan;
 pub mod reference;
 mod report;
 pub mod snapshot;
@@ -10,14 +12,17 @@ pub mod verdict;
 
 use std::sync::Arc;
 
+use crate::base::OpId;
 use crate::compile::{self, Compiled};
 use crate::engine::session::{Numbers, Session};
+use crate::engine::state::Whole;
 use crate::program::plan::Plan;
 use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
 use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
 pub use check::{Checked, check};
+pub use diagnosis::Diagnosis;
 use reference::References;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};
@@ -34,13 +39,17 @@ pub struct Run {
     pub losses: Vec<f64>,
     /// How the numbers compare with one device's.
     pub verdict: Verdict,
+    /// The op whose result is the first that is no number, if any is none.
+    pub first_nan: Option<OpId>,
+    /// What is wrong, and where it comes from.
+    pub diagnosis: Vec<Diagnosis>,
 }
 
 /// Why a scenario could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A trouble rule fits no op of the program.
-    #[error("the trouble `{kind}` with op `{op}` meets no op{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
+    #[error("the trouble `{kind}`{} meets no op{}", with(op), if hint.is_empty() { String::new() } else { format!(": {hint}") })]
     IdleTrouble {
         /// Its place among the scenario's rules.
         index: usize,
@@ -74,12 +83,20 @@ impl Lab {
     /// # Errors
     /// If a trouble rule fits no op, or a kernel fails.
     pub fn run(&mut self, scenario: &Scenario) -> Result<Run, LabError> {
+        self.run_from(scenario, None)
+    }
+
+    /// Runs `scenario`, which goes on from the state `start`, to its end, and judges it. One device goes on from the same state.
+    ///
+    /// # Errors
+    /// If a trouble rule fits no op, or a kernel fails.
+    pub fn run_from(&mut self, scenario: &Scenario, start: Option<&Arc<Whole>>) -> Result<Run, LabError> {
         let Compiled { plan, program, idle_trouble } = compile::compile(scenario);
         if let Some(&index) = idle_trouble.first() {
             return Err(idle(&program, scenario, index));
         }
         let program = Arc::new(program);
-        let numbers = numbers(scenario);
+        let numbers = start.map_or_else(|| numbers(scenario), |start| Numbers::From(start));
         let mut snapshots = Snapshots::default();
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
@@ -88,40 +105,67 @@ impl Lab {
             snapshots.join_slices(session.program(), &training.mesh, &training.model.parameters())?;
         }
         let losses = snapshot::mean_losses(session.values().losses());
-        let verdict = match (&scenario.task, numbers, &session.trace().outcome) {
-            (Task::Train(training), Numbers::Real, Outcome::Completed) => self.judge(scenario, training, &session, &snapshots)?,
-            (Task::Collective(_), Numbers::Real, Outcome::Completed) => collective::judge(&session)?,
-            _ => Verdict::None,
+        let (verdict, factor) = match (&scenario.task, numbers, &session.trace().outcome) {
+            (_, Numbers::Shape, _) | (_, _, Outcome::Deadlocked(_) | Outcome::OutOfMemory { .. }) => (Verdict::None, None),
+            (Task::Train(training), ..) => self.judge((scenario, training, start), &session, &snapshots)?,
+            (Task::Collective(_), ..) => (collective::judge(&session)?, None),
         };
-        Ok(Run { scenario: scenario.clone(), plan, session, losses, verdict })
+        let first_nan = nan::first(scenario, &session, numbers)?;
+        let mut run = Run { scenario: scenario.clone(), plan, session, losses, verdict, first_nan, diagnosis: Vec::new() };
+        if run.is_suspect() {
+            let observed = crate::observe::Run::new(run.session.program(), run.session.trace());
+            run.diagnosis = diagnosis::diagnose(scenario, &observed, &run.verdict, factor);
+        }
+        Ok(run)
     }
 
     fn judge(
         &mut self,
-        scenario: &Scenario,
-        training: &Training,
+        (scenario, training, start): (&Scenario, &Training, Option<&Arc<Whole>>),
         session: &Session,
         snapshots: &Snapshots,
-    ) -> Result<Verdict, LabError> {
-        let references = self.references.get(scenario, training)?;
+    ) -> Result<(Verdict, Option<f64>), LabError> {
+        let references = self.references.get(scenario, training, start)?;
         let verdict = verdict::judge(session, snapshots, references)?;
-        let Verdict::Wrong { max_abs_diff, first_difference } = verdict else { return Ok(verdict) };
-        let first_difference = blame::blame(scenario, session.program(), &first_difference)?;
-        Ok(Verdict::Wrong { max_abs_diff, first_difference })
+        let Verdict::Wrong { max_abs_diff, first_difference } = verdict else { return Ok((verdict, None)) };
+        let factor = diagnosis::factor(snapshots, &references.own, first_difference.step)?;
+        let numbers = start.map_or(Numbers::Real, |start| Numbers::From(start));
+        let first_difference = blame::blame(scenario, (session.program(), numbers), &first_difference)?;
+        Ok((Verdict::Wrong { max_abs_diff, first_difference }, factor))
+    }
+}
+
+impl Run {
+    /// Whether there may be something to diagnose: a sound run of a sound scenario is not searched.
+    fn is_suspect(&self) -> bool {
+        let syncs_always = matches!(&self.scenario.task, Task::Train(training) if !training.data_parallel.no_sync);
+        let is_wrong = matches!(self.verdict, Verdict::Wrong { .. }) || self.session.trace().outcome != Outcome::Completed;
+        is_wrong || syncs_always || !self.scenario.trouble.is_empty()
     }
 }
 
 /// Whether the scenario computes.
-fn numbers(scenario: &Scenario) -> Numbers {
+fn numbers(scenario: &Scenario) -> Numbers<'static> {
     match scenario.numerics.values {
         Values::Real => Numbers::Real,
         Values::Shape => Numbers::Shape,
     }
 }
 
+/// The op of a rule in a message, where it has one.
+#[must_use]
+pub fn with(op: &str) -> String {
+    if op.is_empty() { String::new() } else { format!(" with op `{op}`") }
+}
+
 /// The error for a rule that fits no op: where such an op stands, or the op that is written most like it.
 fn idle(program: &Program, scenario: &Scenario, index: usize) -> LabError {
     let rule = &scenario.trouble[index];
+    let fault = rule.kind.fault();
+    if !fault.wants.is_empty() {
+        let hint = format!("it needs {}", fault.wants);
+        return LabError::IdleTrouble { index, kind: fault.name, op: rule.op.clone(), hint };
+    }
     let here = program.all().find(|&op| head::fits(program, op, rule));
     let elsewhere = here.or_else(|| program.all().find(|&op| head::begins(program, op, &rule.op)));
     let hint = match elsewhere {

@@ -12,6 +12,7 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::settings::{Dtype, Recompute, Strategy};
 use crate::compile;
 use crate::engine::session::{self, Numbers};
+use crate::engine::state::Whole;
 use crate::engine::value::Loss;
 use crate::program::Program;
 use crate::program::plan::{Cell, Pass, Plan, Slot};
@@ -29,8 +30,9 @@ pub struct Reference {
 /// One device in the run's own type, and in f64 when somebody asks.
 #[derive(Debug)]
 pub struct Pair {
-    /// The program of the reference; equal programs have equal numbers.
+    /// The program of the reference, and the state that it goes on from: where both are equal, the numbers are.
     program: Program,
+    start: Option<Arc<Whole>>,
     /// In the run's own type.
     pub own: Reference,
     double: Option<Reference>,
@@ -46,21 +48,26 @@ pub struct References {
 const REMEMBERED: usize = 4;
 
 impl References {
-    /// The reference of `scenario`.
+    /// The reference of `scenario`, which goes on from `start`.
     ///
     /// # Errors
     /// If a kernel fails.
-    pub fn get(&mut self, scenario: &Scenario, training: &Training) -> crate::engine::Result<&mut Pair> {
+    pub fn get(
+        &mut self,
+        scenario: &Scenario,
+        training: &Training,
+        start: Option<&Arc<Whole>>,
+    ) -> crate::engine::Result<&mut Pair> {
         let program = compile::compile(&one_device(scenario, training)).program;
-        let known = self.known.iter().position(|pair| pair.program == program);
+        let known = self.known.iter().position(|pair| pair.program == program && pair.start.as_ref() == start);
         if let Some(place) = known {
             return Ok(&mut self.known[place]);
         }
         if self.known.len() == REMEMBERED {
             self.known.remove(0);
         }
-        let own = run(program.clone())?;
-        self.known.push(Pair { program, own, double: None });
+        let own = run(program.clone(), start)?;
+        self.known.push(Pair { program, start: start.cloned(), own, double: None });
         let place = self.known.len() - 1;
         Ok(&mut self.known[place])
     }
@@ -85,7 +92,7 @@ impl Pair {
     /// If a kernel fails.
     pub fn double(&mut self) -> crate::engine::Result<(&Reference, &Reference)> {
         if self.double.is_none() {
-            self.double = Some(run(in_double(&self.program))?);
+            self.double = Some(run(in_double(&self.program), self.start.as_ref())?);
         }
         match &self.double {
             Some(double) => Ok((&self.own, double)),
@@ -160,9 +167,10 @@ fn in_double(program: &Program) -> Program {
     program
 }
 
-fn run(program: Program) -> crate::engine::Result<Reference> {
+fn run(program: Program, start: Option<&Arc<Whole>>) -> crate::engine::Result<Reference> {
     let mut snapshots = Snapshots::default();
-    let (world, _) = session::run(Arc::new(program), &untimed(), &[], Numbers::Real, &mut |world, op| snapshots.take(world, op))?;
+    let numbers = start.map_or(Numbers::Real, |start| Numbers::From(start));
+    let (world, _) = session::run(Arc::new(program), &untimed(), &[], numbers, &mut |world, op| snapshots.take(world, op))?;
     Ok(Reference { snapshots, losses: world.values.losses().to_vec() })
 }
 

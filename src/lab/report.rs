@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Run, Verdict};
+use super::{Diagnosis, Run, Verdict};
 use crate::base::hardware::Costs;
-use crate::observe::report::{FirstDifference, Given, Verdict as ReportVerdict, VerdictKind};
+use crate::observe::report::{Diagnosis as ReportDiagnosis, FirstDifference, Given, Verdict as ReportVerdict, VerdictKind};
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
 use crate::program::head::head;
@@ -42,6 +42,8 @@ impl Run {
             algorithm: Some(algorithm),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
+            first_nan: self.first_nan,
+            diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
     }
 
@@ -52,6 +54,11 @@ impl Run {
             Order::Schedule(schedule) => Some(schedule.name),
             Order::Sheet(_) | Order::Plan(_) => Schedule::recognise(self.plan.as_ref()?).map(|schedule| schedule.name),
         }
+    }
+
+    fn reported_diagnosis(&self, diagnosis: &Diagnosis) -> ReportDiagnosis {
+        let op = diagnosis.op.map(|op| head(self.session.program(), op).to_string());
+        ReportDiagnosis { rank: diagnosis.rank.0, op, cause: diagnosis.cause.clone() }
     }
 
     fn reported_verdict(&self) -> ReportVerdict {

@@ -1,5 +1,8 @@
 //! What is learnt from a run: lanes, waits, memory, metrics, the report, and its exports. All of it follows from a program and its trace.
 
+pub mod breakpoint;
+pub mod compare;
+pub mod explain;
 pub mod export;
 pub mod flow;
 pub mod formula;
@@ -15,6 +18,7 @@ pub mod replay;
 pub mod report;
 pub mod rows;
 pub mod run;
+pub mod slack;
 pub mod spread;
 pub mod state;
 pub mod traffic;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
+use super::slack::Slack;
 use super::traffic::{CollectiveStats, Wire};
 use super::{volume, why};
 use crate::base::settings::AllReduce;
@@ -35,6 +36,21 @@ pub struct Given {
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
+    /// The op whose result is the first that is no number.
+    pub first_nan: Option<OpId>,
+    /// What is wrong, and where it comes from.
+    pub diagnosis: Vec<Diagnosis>,
+}
+
+/// What is wrong with a run, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The rank that is to blame.
+    pub rank: u32,
+    /// Its op, in the program's text syntax.
+    pub op: Option<String>,
+    /// Why, as a sentence about the rank.
+    pub cause: String,
 }
 
 /// How a run's numbers compare with one device's.
@@ -96,8 +112,11 @@ pub struct Report {
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
     pub critical_path: String,
+    pub critical: CriticalReport,
     pub loss: Vec<f64>,
     pub verdict: Verdict,
+    pub first_nan: Option<NanReport>,
+    pub diagnosis: Vec<Diagnosis>,
     pub waits: Waits,
     pub out_of_memory: Option<OutOfMemory>,
     pub events: usize,
@@ -119,6 +138,23 @@ pub struct Bubble {
     pub ratio: Option<f64>,
 }
 
+/// How long the critical path computes, and how long it moves data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct CriticalReport {
+    pub computing: f64,
+    pub communicating: f64,
+}
+
+/// The first result that is no number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "described in the schema")]
+pub struct NanReport {
+    pub step: u32,
+    pub op: String,
+    pub rank: u32,
+}
+
 /// What the model needs, and what the hardware computes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
@@ -138,6 +174,7 @@ pub struct RankReport {
     pub bubble: f64,
     pub exposed_comm: f64,
     pub idle_in_own_span: f64,
+    pub critical_busy: f64,
     pub peak_in_flight: u32,
     pub peak_in_flight_to_weight: u32,
     pub peak_bytes: u64,
@@ -233,8 +270,9 @@ pub struct OutOfMemory {
 impl Report {
     /// The document of `run`.
     #[must_use]
-    pub fn new(run: &Run, metrics: &Metrics, given: Given) -> Self {
+    pub fn new(run: &Run, metrics: &Metrics, slack: &Slack, given: Given) -> Self {
         let clock = run.trace.clock;
+        let path = why::critical_path(run, 0);
         let outcome = match (&run.trace.outcome, given.verdict.kind) {
             (Outcome::Completed, VerdictKind::Wrong) => "wrong",
             (outcome, _) => outcome.name(),
@@ -252,12 +290,18 @@ impl Report {
             overlap: metrics.overlap(),
             traffic_psi: metrics.traffic_psi(run),
             flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
-            ranks: unfolded_ranks(run, metrics),
+            ranks: unfolded_ranks(run, metrics, slack),
             collectives: unfolded_collectives(run, metrics, given.algorithm),
             links: unfolded_links(run, metrics),
-            critical_path: why::critical_path(run, 0).sentence(run),
+            critical_path: path.sentence(run),
+            critical: CriticalReport {
+                computing: clock.in_unit(path.computing),
+                communicating: clock.in_unit(path.communicating),
+            },
             loss: given.loss,
             verdict: given.verdict,
+            first_nan: given.first_nan.map(|op| NanReport::new(run.program, op)),
+            diagnosis: given.diagnosis,
             waits: Waits::new(run),
             out_of_memory: OutOfMemory::new(run),
             events: run.trace.events.len(),
@@ -266,11 +310,11 @@ impl Report {
 }
 
 /// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
-fn unfolded_ranks(run: &Run, metrics: &Metrics) -> Vec<RankReport> {
+fn unfolded_ranks(run: &Run, metrics: &Metrics, slack: &Slack) -> Vec<RankReport> {
     let (fold, padding) = (run.program.fold(), volume::padding(run.program));
     let report = |rank: &RankMetrics, folded: usize| {
         let number = run.program.unfolded(rank.rank, folded);
-        let report = RankReport::new(run.trace.clock, rank);
+        let report = RankReport::new(run.trace.clock, rank, slack.critical_time(run, rank.rank, 0));
         RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..report }
     };
     let all = metrics.ranks.iter().flat_map(|rank| (0..fold).map(move |folded| report(rank, folded)));
@@ -308,7 +352,7 @@ fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
 }
 
 impl RankReport {
-    fn new(clock: Clock, rank: &RankMetrics) -> Self {
+    fn new(clock: Clock, rank: &RankMetrics, critical: Ticks) -> Self {
         let time = |ticks: Ticks| clock.in_unit(ticks);
         let Bytes(parameter) = rank.state.parameter;
         let Bytes(gradient) = rank.state.gradient;
@@ -321,6 +365,7 @@ impl RankReport {
             bubble: time(rank.bubble),
             exposed_comm: time(rank.exposed_comm),
             idle_in_own_span: time(rank.idle_in_own_span()),
+            critical_busy: time(critical),
             peak_in_flight: rank.peak_in_flight,
             peak_in_flight_to_weight: rank.peak_in_flight_to_weight,
             peak_bytes: rank.peak_bytes.0,
@@ -397,6 +442,13 @@ impl Waits {
             ranks
         };
         Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect() }
+    }
+}
+
+impl NanReport {
+    fn new(program: &Program, op: OpId) -> Self {
+        let view = program.op(op);
+        Self { step: view.origin.step, op: op_text(program, op), rank: view.rank.0 }
     }
 }
 

@@ -40,6 +40,8 @@ pub enum End {
     Circle,
     /// The root waits for a rank that never issues its part.
     Never(Rank),
+    /// The root is a send whose message was on the way.
+    OnTheWay,
     /// The root had nothing to wait for.
     Free,
 }
@@ -72,6 +74,8 @@ impl Chain {
         }
         if runs(chain.root) {
             chain.end = End::Running;
+        } else if matches!(chain.steps.last(), Some(Step { wait: Wait::Message(_), .. })) {
+            chain.end = End::OnTheWay;
         }
         chain
     }
@@ -150,6 +154,7 @@ impl Chain {
         let end = match self.end {
             End::Running if parts.is_empty() => format!(" waits for {root}, which was running"),
             End::Running => format!(", where {root} was running"),
+            End::OnTheWay => format!(", and {root} was on the way"),
             End::Circle => ": a circle".to_owned(),
             End::Never(rank) => format!(", and {rank} never issues its part of {root}"),
             End::Free => String::new(),
@@ -173,6 +178,7 @@ impl fmt::Display for Sentences<'_> {
             }
             End::Circle => write!(f, "and so they wait for each other in a circle"),
             End::Never(rank) => write!(f, "{rank} never issues its part"),
+            End::OnTheWay => write!(f, "its message was on the way"),
             End::Free => write!(f, "{root} had nothing to wait for"),
         }
     }

@@ -36,6 +36,30 @@ pub fn begins(program: &Program, op: OpId, words: &str) -> bool {
     starts_with_words(&head(program, op).to_string(), words)
 }
 
+/// The first word of the head of `op`; `None` where that is its slot.
+#[must_use]
+pub fn verb(program: &Program, op: OpId) -> Option<&'static str> {
+    match original(program.kind(op)) {
+        OpKind::Run(kernel) => {
+            let has_slot = program.op(op).origin.slot.is_some();
+            (!has_slot).then(|| program.kernels[kernel.index()].kernel.words().0)
+        }
+        OpKind::Send(_) => Some("send"),
+        OpKind::Recv(_) => Some("recv"),
+        OpKind::RecvReduce(_) => Some("recv-reduce"),
+        OpKind::Collective(collective) => Some(program.collectives[collective.index()].kind.name()),
+        OpKind::Skipped(_) => unreachable!("a skipped op stands for one that is not skipped"),
+    }
+}
+
+/// What an op does, or would do if no trouble rule had taken it out.
+fn original(kind: OpKind) -> OpKind {
+    match kind {
+        OpKind::Skipped(kind) => kind.original(),
+        kind => kind,
+    }
+}
+
 /// Whether `text` begins with `words`, whole words only: `0F3` does not meet `0F31`.
 fn starts_with_words(text: &str, words: &str) -> bool {
     text.strip_prefix(words).is_some_and(|rest| words.is_empty() || rest.is_empty() || rest.starts_with(' '))
@@ -44,11 +68,8 @@ fn starts_with_words(text: &str, words: &str) -> bool {
 impl fmt::Display for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let op = self.program.op(self.op);
-        let kind = match op.kind {
-            OpKind::Skipped(kind) => kind.original(),
-            kind => kind,
-        };
-        match kind {
+        let verb = verb(self.program, self.op).unwrap_or_default();
+        match original(op.kind) {
             OpKind::Run(kernel) => {
                 if let Some(slot) = op.origin.slot {
                     write!(f, "{slot} ")?;
@@ -56,16 +77,16 @@ impl fmt::Display for Head<'_> {
                 write!(f, "{}", self.program.kernels[kernel.index()].kernel)
             }
             OpKind::Send(channel) => {
-                self.message(f, "send", op.reads)?;
+                self.message(f, verb, op.reads)?;
                 write!(f, " -> {}", self.program.channels[channel.index()].to)
             }
             OpKind::Recv(channel) | OpKind::RecvReduce(channel) => {
-                self.message(f, if matches!(kind, OpKind::RecvReduce(_)) { "recv-reduce" } else { "recv" }, op.writes)?;
+                self.message(f, verb, op.writes)?;
                 write!(f, " <- {}", self.program.channels[channel.index()].from)
             }
             OpKind::Collective(collective) => {
                 let collective = &self.program.collectives[collective.index()];
-                write!(f, "{} {}", collective.kind.name(), collective.label)
+                write!(f, "{verb} {}", collective.label)
             }
             OpKind::Skipped(_) => unreachable!("a skipped op stands for one that is not skipped"),
         }

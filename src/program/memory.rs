@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::op::{Buffer, Role};
 use super::tables::Program;
+use crate::base::prefetch::prefetch;
 use crate::base::{BufferId, Bytes, OpId, Rank};
 
 /// Bytes by role, in the order of [`Role::ALL`].
@@ -67,6 +68,11 @@ impl Memory {
         &self.ranks[rank.index()]
     }
 
+    /// Gets closer what `op` takes and gives back, if it will soon be asked for.
+    pub fn prefetch(&self, op: OpId) {
+        prefetch(self.changes.of.get(op.index()));
+    }
+
     /// `op` starts: memory for what it writes. Whether it took any.
     pub fn start(&mut self, program: &Program, op: OpId) -> bool {
         let takes = self.changes.takes(op);
@@ -108,15 +114,14 @@ impl Changes {
     /// Walks every rank's list: an op takes what it writes and nothing holds yet, and gives back what it frees.
     fn new(program: &Program, bytes: &[Bytes]) -> Self {
         let mut changes = Self { of: Vec::new(), pieces: Vec::new() };
-        let lasting = program.lasting();
-        if lasting == program.buffers.len() {
+        if program.lasting() == program.buffers.len() {
             return changes;
         }
         changes.of = vec![Change::default(); program.ops()];
         let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
         for op in program.all() {
             let first = changes.pieces.len();
-            for &buffer in program.writes(op).iter().filter(|buffer| buffer.index() >= lasting) {
+            for &buffer in program.passing_writes(op) {
                 if !std::mem::replace(&mut live[buffer.index()], true) {
                     changes.piece(first, program, buffer, bytes);
                 }
@@ -128,6 +133,9 @@ impl Changes {
                 }
             }
             let end = changes.pieces.len();
+            if first == end {
+                continue;
+            }
             let [first, takes, gives] =
                 [first, middle - first, end - middle].map(|n| u32::try_from(n).expect("fewer than 2^32 buffers"));
             changes.of[op.index()] = Change { first, takes, gives };

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod collective;
+pub mod edit;
 pub mod head;
 pub mod links;
 pub mod memory;

@@ -139,6 +139,19 @@ fn in_order(program: &Program, trace: &Trace) -> Vec<OpId> {
 }
 
 impl Record {
+    /// The record of a run of `program`.
+    #[must_use]
+    pub fn of(program: &Program, trace: &Trace) -> Self {
+        let ops = in_order(program, trace).into_iter().map(|op| OpRecord::of(program, trace, op)).collect();
+        Self { header: Header::of(program, trace), ops }
+    }
+
+    /// Whether `text` begins as a stored run does.
+    #[must_use]
+    pub fn is_likely(text: &str) -> bool {
+        text.trim_start().starts_with("{\"schema\":\"ranklab.trace/")
+    }
+
     /// The trace that was stored, as a run of `program`.
     ///
     /// # Errors

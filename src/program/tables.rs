@@ -6,7 +6,7 @@
 
 mod ops;
 
-use self::ops::Ops;
+use self::ops::{Operands, Ops};
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
 use crate::base::mesh::Line;
@@ -59,6 +59,8 @@ pub struct Setting {
     pub micro_batches_per_step: u32,
     /// Training steps.
     pub steps: u32,
+    /// Steps that were done before the first: a run that goes on from a checkpoint.
+    pub first_step: u32,
     /// Type of parameters, gradients and activations.
     pub dtype: Dtype,
     /// Exact mode: gradients are rounded to multiples of 2^-grid before they are summed, so that sums do not depend on their order.
@@ -218,6 +220,21 @@ impl Program {
         self.ops.writes(self.ops.row(id))
     }
 
+    /// The buffers that an op reads, without the state at the end of the list: whoever looks for what comes and goes need not pass over a
+    /// block's parameters in every op.
+    #[must_use]
+    #[inline]
+    pub fn passing_reads(&self, id: OpId) -> &[BufferId] {
+        self.ops.passing_reads(self.ops.row(id))
+    }
+
+    /// The buffers that an op writes, without the state at the end of the list.
+    #[must_use]
+    #[inline]
+    pub fn passing_writes(&self, id: OpId) -> &[BufferId] {
+        self.ops.passing_writes(self.ops.row(id))
+    }
+
     /// The buffers whose values a message carries, on the side of this end; none for other ops.
     #[must_use]
     pub fn carried(&self, id: OpId) -> &[BufferId] {
@@ -288,6 +305,7 @@ impl Program {
     /// Makes room for so many more ops, operands and buffers: whoever knows how many will come saves copying the tables as they grow.
     pub fn reserve(&mut self, ops: usize, operands: usize, buffers: usize) {
         self.ops.rows.reserve(ops);
+        self.ops.origins.reserve(ops);
         self.ops.operands.reserve(operands);
         self.buffers.reserve(buffers);
     }
@@ -300,7 +318,7 @@ impl Program {
         (reads, writes): (&[BufferId], &[BufferId]),
         origin: Origin,
     ) -> OpId {
-        self.ops.add((rank, stream), kind, (reads, writes), origin)
+        self.ops.add((rank, stream), kind, Operands { reads, writes, lasting: self.lasting }, origin)
     }
 
     /// Adds an op and places it at the end of its rank's list.
@@ -331,14 +349,14 @@ impl Program {
         self.ops.rows[op.index()].kind = kind;
     }
 
-    /// The reads of an op, to be changed in place.
-    pub fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
-        self.ops.reads_mut(op)
+    /// The reads of an op that come and go, to be replaced by others that do.
+    pub fn passing_reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
+        self.ops.passing_reads_mut(op)
     }
 
     /// Replaces the buffers that an op reads and writes.
     pub fn set_operands(&mut self, op: OpId, (reads, writes): (&[BufferId], &[BufferId])) {
-        self.ops.set_operands(op, (reads, writes));
+        self.ops.set_operands(op, Operands { reads, writes, lasting: self.lasting });
     }
 
     /// Adds a buffer.

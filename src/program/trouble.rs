@@ -1,4 +1,4 @@
-//! Trouble: the faults that a scenario asks for, as data. The first rule that fits an op applies.
+//! Trouble: the faults that a scenario asks for, as data. One row of the table for each kind; the first rule that fits an op applies.
 
 use crate::base::Rank;
 
@@ -13,7 +13,7 @@ pub struct Trouble {
     pub op: String,
     /// The step it meets, from 0; `None` meets all steps.
     pub step: Option<u32>,
-    /// How many times longer ops or messages take (slow-rank, slow-link).
+    /// How many times longer ops or messages take, or as much memory a device has.
     pub factor: f64,
 }
 
@@ -28,6 +28,18 @@ pub enum TroubleKind {
     SkipOp,
     /// The op changes places with the next op of its stream.
     SwapOps,
+    /// Whole gradients are summed behind every micro-batch.
+    SyncAlways,
+    /// Whole gradients are not summed at all.
+    SyncNever,
+    /// Gradients are divided by the micro-batches of one rank.
+    SumGradients,
+    /// A rank gathers sharded parameters by itself.
+    LoneRead,
+    /// A rank does nothing from a step on.
+    FewerSteps,
+    /// A rank's device has `factor` times the memory of the others.
+    LessMemory,
     /// Tensor-parallel ranks start their slices from the same random numbers: all have the first one's.
     SameSeed,
     /// The one matrix of queries, keys and values is cut by rows, as they lie, and not by heads.
@@ -36,27 +48,225 @@ pub enum TroubleKind {
     BiasBeforeSum,
 }
 
-impl TroubleKind {
-    /// All kinds with their names in scenarios and what they do.
-    pub const ALL: [(Self, &'static str, &'static str); 7] = [
-        (Self::SlowRank, "slow-rank", "compute ops of the rank take `factor` times as long"),
-        (Self::SlowLink, "slow-link", "messages sent by the rank take `factor` times as long"),
-        (Self::SkipOp, "skip-op", "the op is left out"),
-        (Self::SwapOps, "swap-ops", "the op changes places with the next one of its stream"),
-        (Self::SameSeed, "same-seed", "tensor-parallel ranks start their slices alike: shards are copies"),
-        (Self::RowsOfQkv, "rows-of-qkv", "the fused matrix of queries, keys and values is cut as its rows lie, not by heads"),
-        (Self::BiasBeforeSum, "bias-before-sum", "tensor-parallel ranks each add the bias that belongs behind their sum"),
-    ];
+/// A row of the table: a fault.
+#[derive(Debug)]
+pub struct Fault {
+    /// Which one.
+    pub kind: TroubleKind,
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// What goes wrong.
+    pub meaning: &'static str,
+    /// What is seen of it.
+    pub seen: &'static str,
+    /// Where it is seen to.
+    pub acts: Acts,
+    /// The keys beside `kind` that say something to it.
+    pub takes: &'static [RuleKey],
+    /// Those of them that it cannot do without.
+    pub needs: &'static [RuleKey],
+    /// What a run must have for it; empty if any will do.
+    pub wants: &'static str,
+}
 
-    /// Whether it is about how tensors are cut, and meets no op.
+/// Where a fault is seen to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// By the engine's prices and limits.
+    Machine,
+    /// By the pass `trouble`, on the ops that it meets.
+    Ops,
+    /// By the passes that make the program.
+    Making,
+}
+
+/// A key of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the keys' own names")]
+pub enum RuleKey {
+    Rank,
+    Op,
+    Step,
+    Factor,
+}
+
+use Acts::{Machine, Making, Ops};
+use RuleKey::{Factor, Op, Rank as OneRank, Step};
+
+/// Every fault, in the order of [`TroubleKind`].
+pub static FAULTS: [Fault; 13] = [
+    Fault {
+        kind: TroubleKind::SlowRank,
+        name: "slow-rank",
+        meaning: "compute ops of the rank take `factor` times as long",
+        seen: "a straggler: all ranks wait a little in every collective, and none of them fails",
+        acts: Machine,
+        takes: &[OneRank, Op, Step, Factor],
+        needs: &[],
+        wants: "",
+    },
+    Fault {
+        kind: TroubleKind::SlowLink,
+        name: "slow-link",
+        meaning: "messages sent by the rank take `factor` times as long",
+        seen: "every ring through the link is as slow as the link",
+        acts: Machine,
+        takes: &[OneRank, Op, Step, Factor],
+        needs: &[],
+        wants: "",
+    },
+    Fault {
+        kind: TroubleKind::SkipOp,
+        name: "skip-op",
+        meaning: "the op is left out",
+        seen: "others wait for it for ever, or numbers are wrong",
+        acts: Ops,
+        takes: &[OneRank, Op, Step],
+        needs: &[Op],
+        wants: "",
+    },
+    Fault {
+        kind: TroubleKind::SwapOps,
+        name: "swap-ops",
+        meaning: "the op changes places with the next one of its stream",
+        seen: "a circle of ranks that wait for each other, or wrong numbers",
+        acts: Ops,
+        takes: &[OneRank, Op, Step],
+        needs: &[Op],
+        wants: "",
+    },
+    Fault {
+        kind: TroubleKind::SyncAlways,
+        name: "sync-every-micro-batch",
+        meaning: "`no_sync` is forgotten: gradients are summed over the ranks behind every micro-batch",
+        seen: "right numbers, and as many times the traffic as there are micro-batches",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "ddp or zero-1 on several data-parallel ranks, with several micro-batches and no_sync = true",
+    },
+    Fault {
+        kind: TroubleKind::SyncNever,
+        name: "no-sync-on-last",
+        meaning: "`no_sync` holds for the last micro-batch, too: nobody sums gradients over the ranks",
+        seen: "no traffic, a loss that falls, and replicas that drift apart",
+        acts: Ops,
+        takes: &[Op, Step],
+        needs: &[],
+        wants: "data-parallel ranks that all-reduce whole gradients, as with ddp",
+    },
+    Fault {
+        kind: TroubleKind::SumGradients,
+        name: "sum-gradients",
+        meaning: "gradients are summed over the ranks, and not averaged",
+        seen: "every gradient is N times what it should be; AdamW hides it in the loss, SGD does not",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several data-parallel ranks",
+    },
+    Fault {
+        kind: TroubleKind::LoneRead,
+        name: "read-on-one-rank",
+        meaning: "before the op the rank alone gathers the sharded parameters that it works on, as a read of them does",
+        seen: "a hang: a gather takes all ranks, and the others never come",
+        acts: Ops,
+        takes: &[OneRank, Op, Step],
+        needs: &[OneRank, Op],
+        wants: "an op that works on gathered parameters, with zero-3 or fsdp",
+    },
+    Fault {
+        kind: TroubleKind::FewerSteps,
+        name: "fewer-steps",
+        meaning: "the rank's data ends before `step`: it does nothing from there on",
+        seen: "all is well to the end, where the others wait for a rank that has finished",
+        acts: Ops,
+        takes: &[OneRank, Step],
+        needs: &[OneRank, Step],
+        wants: "",
+    },
+    Fault {
+        kind: TroubleKind::LessMemory,
+        name: "less-memory",
+        meaning: "the rank's device has `factor` times the memory: somebody else uses the rest",
+        seen: "one rank dies of a full card, and the others report a time-out, in other ops",
+        acts: Machine,
+        takes: &[OneRank, Factor],
+        needs: &[OneRank],
+        wants: "a limit of memory: a hardware table, or memory_gb",
+    },
+    Fault {
+        kind: TroubleKind::SameSeed,
+        name: "same-seed",
+        meaning: "tensor-parallel ranks start their slices with the same random numbers",
+        seen: "a loss that falls: slices are copies, and the matrix has a part of its rank",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks",
+    },
+    Fault {
+        kind: TroubleKind::RowsOfQkv,
+        name: "rows-of-qkv",
+        meaning: "the one matrix of queries, keys and values is cut as its rows lie, and not by heads",
+        seen: "right shapes and wrong values: a rank's queries are no queries",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and fused_qkv = true",
+    },
+    Fault {
+        kind: TroubleKind::BiasBeforeSum,
+        name: "bias-before-sum",
+        meaning: "tensor-parallel ranks each add the bias that belongs behind their sum",
+        seen: "biases count as often as there are ranks, from the second step on: they start at zero",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and biases",
+    },
+];
+
+impl TroubleKind {
+    /// Its row.
     #[must_use]
-    pub fn is_of_slices(self) -> bool {
-        matches!(self, Self::SameSeed | Self::RowsOfQkv | Self::BiasBeforeSum)
+    pub fn fault(self) -> &'static Fault {
+        &FAULTS[self as usize]
     }
 
     /// Its name in scenarios.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, _)| name)
+        self.fault().name
+    }
+}
+
+impl Fault {
+    /// The fault called `name`.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        FAULTS.iter().find(|fault| fault.name == name)
+    }
+}
+
+impl RuleKey {
+    /// Its name in scenarios.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["rank", "op", "step", "factor"][self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_finds_its_row() {
+        for (place, fault) in FAULTS.iter().enumerate() {
+            assert_eq!(fault.kind as usize, place, "{}", fault.name);
+            assert!(fault.needs.iter().all(|key| fault.takes.contains(key)), "{}", fault.name);
+            assert_eq!(Fault::find(fault.name).map(|fault| fault.kind), Some(fault.kind));
+        }
     }
 }

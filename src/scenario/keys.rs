@@ -4,7 +4,7 @@ use crate::base::precision::CONVENTIONS;
 use crate::base::settings::{Activation, Bias, Norm, Positions, Recompute, SavedTensors, Strategy, Wrap};
 use crate::base::tables::TABLES;
 use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
-use crate::program::trouble::TroubleKind;
+use crate::program::trouble::FAULTS;
 use crate::schedule::SCHEDULES;
 
 /// A row of the table: one key.
@@ -272,7 +272,8 @@ keys! {
         OP "op" Text, Like("0F3", "all ops"), "",
             "the ops that it meets: the first words of their text, whole: `all-reduce bucket0` or `0F3`";
         STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
-        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2"), "", "slow-rank, slow-link: how many times as long it takes";
+        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2; less-memory: 0.5"), "",
+            "slow-rank, slow-link: how many times as long it takes; less-memory: as much memory as others";
     }
     collective Collective {
         KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is("all-reduce"), "", "which collective";
@@ -360,7 +361,7 @@ fn costs() -> Vec<&'static str> {
 }
 
 fn troubles() -> Vec<&'static str> {
-    TroubleKind::ALL.iter().map(|(_, name, _)| *name).collect()
+    FAULTS.iter().map(|fault| fault.name).collect()
 }
 
 #[cfg(test)]

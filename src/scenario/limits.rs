@@ -38,7 +38,7 @@ impl Ops {
 /// The operations of `scenario`.
 pub(super) fn ops(scenario: &Scenario) -> Ops {
     match &scenario.task {
-        Task::Train(training) => training_ops(training),
+        Task::Train(training) => training_ops(training, scenario.sums_once(training)),
         Task::Collective(collective) => Ops { compute: 0.0, collectives: collective_ops(collective) },
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
             check_ops(
                 written,
                 &keys,
-                training_ops(training).all(),
+                training_ops(training, scenario.sums_once(training)).all(),
                 "fewer micro-batches, steps or ranks, larger buckets, or expand = false",
             );
         }
@@ -123,7 +123,7 @@ fn activation_elements(training: &Training) -> f64 {
 
 /// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
 /// bucket's all-reduce.
-fn training_ops(training: &Training) -> Ops {
+fn training_ops(training: &Training, sums_once: bool) -> Ops {
     /// Kernels of a layer that is cut into modules, forward and backward.
     const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
@@ -132,7 +132,7 @@ fn training_ops(training: &Training) -> Ops {
     let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     let compute = lanes(training) * (micro_batch * f64::from(training.batch.micro_batches) + 2.0 * parts);
-    Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand) }
+    Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand, sums_once) }
 }
 
 /// Pipelines beside each other: replicas, and ranks that share each layer's tensors.
@@ -170,16 +170,16 @@ fn buckets(training: &Training) -> f64 {
 pub(super) fn is_small(training: &Training) -> bool {
     /// Some tenths of a second's work.
     const FEW: f64 = 1e6;
-    communication_ops(training, true) <= FEW
+    communication_ops(training, true, training.data_parallel.no_sync) <= FEW
 }
 
 /// Ops of a step's collectives on all ranks.
-fn communication_ops(training: &Training, expand: bool) -> f64 {
-    tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand)
+fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
+    tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand, sums_once)
 }
 
 /// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out.
-fn data_ops(training: &Training, expand: bool) -> f64 {
+fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let data = float(training.mesh.size(Axis::Data));
     if training.data_ranks() == 1 {
         return 0.0;
@@ -195,7 +195,7 @@ fn data_ops(training: &Training, expand: bool) -> f64 {
     }
     let each = match sharing {
         Sharing { gradients: true, .. } => (1.0 + micro_batches) * ring(data),
-        _ if training.data_parallel.no_sync => all_reduce,
+        _ if sums_once => all_reduce,
         _ => micro_batches * all_reduce,
     };
     buckets(training) * each

@@ -15,6 +15,7 @@ mod pipeline;
 pub mod presets;
 pub mod problem;
 mod reader;
+mod resume;
 mod sharding;
 pub mod settings;
 mod sheet;
@@ -41,7 +42,7 @@ use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype, Rank};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
-use crate::program::trouble::Trouble;
+use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
 pub use load::{Source, decode, load, read};
@@ -112,6 +113,17 @@ pub struct Batch {
     pub micro_batch_size: usize,
     /// Training steps.
     pub steps: u32,
+    /// What was done before the first of them.
+    pub before: Before,
+}
+
+/// What was done before a run: nothing, or what a checkpoint says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Training steps.
+    pub steps: u32,
+    /// Micro-batches of all data-parallel ranks, in sizes of this run.
+    pub micro_batches: u32,
 }
 
 /// How replicas average their gradients, and what they share out.
@@ -241,6 +253,21 @@ impl Scenario {
     #[must_use]
     pub fn idle_trouble(source: &Source, overrides: &[String], index: usize, message: &str, hint: &str) -> Problems {
         reader::idle_trouble(&source.name, &source.text, overrides, index, [message, hint])
+    }
+
+    /// The same with `plan`, which is sound and computes the same stages and micro-batches on as many ranks. A bare collective has none.
+    #[must_use]
+    pub fn with_plan(mut self, plan: Arc<Plan>) -> Self {
+        if let Task::Train(training) = &mut self.task {
+            training.pipeline.order = Order::Plan(plan);
+        }
+        self
+    }
+
+    /// Whether whole gradients are summed once a step: as `no_sync` says, unless a fault forgets it.
+    #[must_use]
+    pub fn sums_once(&self, training: &Training) -> bool {
+        training.data_parallel.no_sync && !self.trouble.iter().any(|rule| rule.kind == TroubleKind::SyncAlways)
     }
 
     /// The number of ranks.

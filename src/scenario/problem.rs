@@ -77,8 +77,14 @@ impl Problems {
 
     /// A single problem of a file that has no text to point into.
     #[must_use]
-    pub(super) fn of_file(name: &str, problem: Problem) -> Self {
-        Self::new(vec![Source { name: name.to_owned(), text: String::new() }], vec![problem])
+    pub(crate) fn of_file(name: &str, problem: Problem) -> Self {
+        Self::of_whole_file(name, vec![problem])
+    }
+
+    /// Several problems of a file that has no text to point into, the first ones.
+    #[must_use]
+    pub(crate) fn of_whole_file(name: &str, list: Vec<Problem>) -> Self {
+        Self::new(vec![Source { name: name.to_owned(), text: String::new() }], list)
     }
 
     /// The problems as text for a terminal, `width` columns wide, without a last line break; with colours if `coloured`.
@@ -128,7 +134,7 @@ fn line_of(text: &str, (start, end): (usize, usize)) -> (&str, Range<usize>) {
 impl Problem {
     /// A problem without a place.
     #[must_use]
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 
@@ -149,14 +155,14 @@ impl Problem {
 
     /// The same with what is allowed.
     #[must_use]
-    pub(super) fn allowed(mut self, allowed: impl Into<String>) -> Self {
+    pub(crate) fn allowed(mut self, allowed: impl Into<String>) -> Self {
         self.allowed = allowed.into();
         self
     }
 
     /// The same with a hint.
     #[must_use]
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }

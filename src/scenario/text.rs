@@ -9,7 +9,7 @@ use super::reader;
 use super::value::Value;
 use crate::base::precision::CONVENTIONS;
 use crate::base::tables::TABLES;
-use crate::program::trouble::TroubleKind;
+use crate::program::trouble::FAULTS;
 use crate::schedule::SCHEDULES;
 
 /// Where the second column of a list starts.
@@ -39,7 +39,7 @@ pub fn show_scenario() -> String {
     named(&mut out, "presets", PRESETS.iter().map(|preset| (preset.name, preset.meaning)).collect());
     named(&mut out, "bytes for each parameter", CONVENTIONS.iter().map(|row| (row.name, row.meaning)).collect());
     named(&mut out, "schedules", SCHEDULES.iter().map(|schedule| (schedule.name, schedule.meaning)).collect());
-    named(&mut out, "troubles", TroubleKind::ALL.iter().map(|(_, name, meaning)| (*name, *meaning)).collect());
+    named(&mut out, "troubles", FAULTS.iter().map(|fault| (fault.name, fault.meaning)).collect());
     named(&mut out, "hardware tables", TABLES.iter().map(|table| (table.name, table.meaning)).collect());
     for entry in &TABLES {
         let table = entry.table();

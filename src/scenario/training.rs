@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
 use super::written::Written;
-use super::{Batch, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding, tensor_parallel};
+use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding, tensor_parallel};
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
 
@@ -47,6 +47,7 @@ fn read_batch(written: &Written) -> Option<Batch> {
         micro_batches: written.count(&batch::MICRO_BATCHES)?,
         micro_batch_size: written.size(&batch::MICRO_BATCH_SIZE)?,
         steps: written.count(&batch::STEPS)?,
+        before: Before::default(),
     })
 }
 

@@ -7,7 +7,7 @@ use super::value::Value;
 use super::written::Written;
 
 use crate::base::Rank;
-use crate::program::trouble::{Trouble, TroubleKind};
+use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
 
 /// All faults, in the order of the text.
 pub(super) fn read(written: &mut Written, extent: Extent) -> Option<Vec<Trouble>> {
@@ -28,12 +28,15 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     if let (Some(step), Some(steps)) = (step, extent.steps) {
         refuse_late_step(written, index, step, steps);
     }
-    let kind = kind(written, index)?;
-    refuse_missing_op(written, index, kind);
-    refuse_place(written, index, kind);
-    refuse_idle_factor(written, index, kind);
-    let neutral = if is_slow(kind) { 2.0 } else { 1.0 };
-    Some(Trouble { kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(neutral) })
+    let fault = fault(written, index)?;
+    refuse_missing_keys(written, index, fault);
+    refuse_idle_keys(written, index, fault);
+    let usual = match fault.kind {
+        TroubleKind::LessMemory => 0.5,
+        _ if fault.takes.contains(&RuleKey::Factor) => 2.0,
+        _ => 1.0,
+    };
+    Some(Trouble { kind: fault.kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(usual) })
 }
 
 /// The problem that the rule `index` meets no op.
@@ -42,19 +45,14 @@ pub(super) fn refuse_idle(written: &mut Written, index: usize, message: &str, hi
     written.refuse_at(&[&trouble::OP, &trouble::KIND], index, problem);
 }
 
-fn kind(written: &mut Written, index: usize) -> Option<TroubleKind> {
+fn fault(written: &mut Written, index: usize) -> Option<&'static Fault> {
     let key = &trouble::KIND;
     if !written.has(key, index) {
         let problem = Problem::new("a trouble needs its `kind`").allowed(key.allowed());
         written.refuse_at(&[key], index, problem);
         return None;
     }
-    let name = written.value(key, index).and_then(Value::text)?;
-    TroubleKind::ALL.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
-}
-
-fn is_slow(kind: TroubleKind) -> bool {
-    matches!(kind, TroubleKind::SlowRank | TroubleKind::SlowLink)
+    Fault::find(&written.value(key, index).and_then(Value::text)?)
 }
 
 fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {
@@ -71,26 +69,43 @@ fn refuse_late_step(written: &mut Written, index: usize, step: u32, steps: u32) 
     }
 }
 
-fn refuse_missing_op(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && !kind.is_of_slices() && !written.has(&trouble::OP, index) {
-        let problem = Problem::new(format!("{} needs to know which op it meets", kind.name()));
-        written.refuse_at(&[&trouble::KIND], index, problem.hint("op = \"all-reduce bucket0\", or op = \"0F3\""));
+fn refuse_missing_keys(written: &mut Written, index: usize, fault: &Fault) {
+    for &key in fault.needs.iter().filter(|&&key| !written.has(row(key), index)).collect::<Vec<_>>() {
+        let (what, hint) = match key {
+            RuleKey::Rank => ("which rank it meets", "rank = 1"),
+            RuleKey::Op => ("which op it meets", "op = \"all-reduce bucket0\", or op = \"0F3\""),
+            RuleKey::Step => ("from which step on", "step = 1"),
+            RuleKey::Factor => ("by how much", "factor = 2"),
+        };
+        let problem = Problem::new(format!("{} needs to know {what}", fault.name));
+        written.refuse_at(&[&trouble::KIND], index, problem.hint(hint));
     }
 }
 
-/// What is about slices meets all of them, from the start.
-fn refuse_place(written: &mut Written, index: usize, kind: TroubleKind) {
-    for key in [&trouble::OP, &trouble::RANK, &trouble::STEP] {
-        if kind.is_of_slices() && written.has(key, index) {
-            let problem = Problem::new(format!("`{}` means nothing to {}", key.name, kind.name()));
-            written.refuse_at(&[key], index, problem.hint("leave it out: it meets all slices, from the start"));
-        }
+/// What a fault does not look at is refused: it would seem to do something.
+fn refuse_idle_keys(written: &mut Written, index: usize, fault: &Fault) {
+    let all = [RuleKey::Rank, RuleKey::Op, RuleKey::Step, RuleKey::Factor];
+    for key in all.into_iter().filter(|&key| !fault.takes.contains(&key) && written.has(row(key), index)).collect::<Vec<_>>() {
+        let with: Vec<&str> = FAULTS.iter().filter(|fault| fault.takes.contains(&key)).map(|fault| fault.name).collect();
+        let problem = Problem::new(format!("`{}` means nothing to {}", key.name(), fault.name));
+        written.refuse_at(&[row(key)], index, problem.hint(format!("leave it out; {} have one", and(&with))));
     }
 }
 
-fn refuse_idle_factor(written: &mut Written, index: usize, kind: TroubleKind) {
-    if !is_slow(kind) && written.has(&trouble::FACTOR, index) {
-        let problem = Problem::new(format!("`factor` means nothing to {}", kind.name()));
-        written.refuse_at(&[&trouble::FACTOR], index, problem.hint("leave it out; slow-rank and slow-link have one"));
+/// The row of a rule's key in the table of keys.
+fn row(key: RuleKey) -> &'static Key {
+    match key {
+        RuleKey::Rank => &trouble::RANK,
+        RuleKey::Op => &trouble::OP,
+        RuleKey::Step => &trouble::STEP,
+        RuleKey::Factor => &trouble::FACTOR,
+    }
+}
+
+/// `a, b and c`.
+fn and(names: &[&str]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }

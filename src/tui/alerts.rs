@@ -23,14 +23,15 @@ pub struct Alert {
     pub waits: bool,
 }
 
-/// All that is wrong, in order of time: skipped ops, the first wrong number, what a deadlock or a full card stopped.
+/// All that is wrong, in order of time: skipped ops, the first wrong number, the first that is none, what a deadlock or a full card stopped.
 #[must_use]
 pub fn alerts(data: &RunData) -> Vec<Alert> {
     let (run, program) = (data.run(), data.program());
     let skipped = program.all().filter(|&op| matches!(program.kind(op), OpKind::Skipped(_)));
     let taken_out = skipped.map(|op| (op, format!("{} was taken out by a trouble rule", named(program, op)), true));
     let wrong = data.first_difference.map(|op| (op, format!("the first wrong result: {}", named(program, op)), false));
-    let all = taken_out.chain(wrong).chain(stopped(&run).into_iter().map(|(op, text)| (op, text, false)));
+    let nan = data.first_nan.map(|op| (op, format!("the first result that is no number: {}", named(program, op)), false));
+    let all = taken_out.chain(wrong).chain(nan).chain(stopped(&run).into_iter().map(|(op, text)| (op, text, false)));
     let placed = |(op, text, is_skip): (OpId, String, bool)| {
         let (row, time) = data.place_of(op)?;
         let waits = run.times(op).is_none();

@@ -49,6 +49,7 @@ pub enum Command {
     GoToAlert,
     GoToPeak,
     GoToCritical,
+    MarkCritical,
     Why,
     SetMark,
     GoToMark,
@@ -60,6 +61,19 @@ pub enum Command {
     PreviousPane,
     Maximise,
     Show(View),
+    TakeCell,
+    PutCell,
+    MoveCellLeft,
+    MoveCellRight,
+    SplitCell,
+    JoinCells,
+    TakeAll,
+    Undo,
+    Redo,
+    SavePlan,
+    Pin,
+    Link,
+    GoToDifference,
     Knobs,
     Reset,
     Save,
@@ -86,6 +100,8 @@ pub enum Group {
     Move,
     /// Pages, panes, popups.
     Page,
+    /// Editing a plan.
+    Edit,
     /// Taking something along.
     Out,
     /// The program itself.
@@ -94,7 +110,7 @@ pub enum Group {
 
 impl Group {
     /// All groups in the order of the help page.
-    pub const ALL: [Self; 5] = [Self::Page, Self::Run, Self::Move, Self::Out, Self::App];
+    pub const ALL: [Self; 6] = [Self::Page, Self::Edit, Self::Run, Self::Move, Self::Out, Self::App];
 
     /// The heading on the help page.
     #[must_use]
@@ -103,6 +119,7 @@ impl Group {
             Self::Run => "RUN (capital = backwards)",
             Self::Move => "MOVE (vim or arrows)",
             Self::Page => "PAGES AND PANES",
+            Self::Edit => "EDITING THE PLAN",
             Self::Out => "OUT",
             Self::App => "APP",
         }
@@ -116,6 +133,8 @@ pub enum Place {
     Anywhere,
     /// In the views of a run, not in the list of lessons.
     Run,
+    /// Where the plan is edited.
+    Edit,
 }
 
 /// One line of the table.
@@ -166,6 +185,10 @@ impl Binding {
         Self { group: Group::Move, ..self }
     }
 
+    const fn edits(self) -> Self {
+        Self { group: Group::Edit, place: Place::Edit, ..self }
+    }
+
     const fn page(self) -> Self {
         Self { group: Group::Page, place: Place::Run, ..self }
     }
@@ -177,7 +200,11 @@ impl Binding {
     /// Whether the command exists in `view`.
     #[must_use]
     pub fn exists_in(&self, view: View) -> bool {
-        self.place == Place::Anywhere || view != View::Lessons
+        match self.place {
+            Place::Anywhere => true,
+            Place::Run => view != View::Lessons,
+            Place::Edit => view == View::Edit,
+        }
     }
 
     /// The key that is shown: `n`, `g e`.
@@ -257,6 +284,8 @@ pub const TABLE: &[Binding] = &[
     bind(Command::GoToAlert, &["g a"], "alert", "go to the next alert").moves(),
     bind(Command::GoToPeak, &["g p"], "peak", "go to the rank's memory peak").moves(),
     bind(Command::GoToCritical, &["g c"], "critical", "go along the critical path").moves(),
+    bind(Command::GoToDifference, &["g d"], "difference", "go to the next difference").moves(),
+    bind(Command::MarkCritical, &["K"], "mark-critical", "critical ops full, the others hollow").moves(),
     bind(Command::Why, &["w"], "why", "why it waits: the chain to the cause").moves(),
     bind(Command::SetMark, &["m"], "mark", "set a mark (the next key names it)")
         .pair(Command::GoToMark, "set / go to a mark (next key names it)")
@@ -279,6 +308,29 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Show(View::Memory), &["5"], "view-memory", "memory over time").page(),
     bind(Command::Show(View::Metrics), &["6"], "view-metrics", "where the time goes").page(),
     bind(Command::Show(View::Waits), &["7"], "view-waits", "who waits for whom").page(),
+    bind(Command::Show(View::Edit), &["E"], "view-edit", "edit the plan of the pipeline").page(),
+    bind(Command::Show(View::Compare), &["9"], "view-compare", "this run beside a pinned one").page(),
+    bind(Command::MoveCellLeft, &["("], "cell-left", "move the cell left")
+        .pair(Command::MoveCellRight, "move the cell left / right")
+        .hint("move cell")
+        .edits(),
+    bind(Command::MoveCellRight, &[")"], "cell-right", "move the cell right").edits(),
+    bind(Command::TakeCell, &["x"], "take-cell", "take the cell out of the plan")
+        .pair(Command::PutCell, "take the cell out / put one in")
+        .hint("out/in")
+        .edits(),
+    bind(Command::PutCell, &["p"], "put-cell", "put a cell that was taken out").edits(),
+    bind(Command::SplitCell, &["i"], "split-cell", "B into I and W; a pair into its slots")
+        .pair(Command::JoinCells, "split B into I and W / join them")
+        .hint("split")
+        .edits(),
+    bind(Command::JoinCells, &["I"], "join-cells", "join the cell and the one behind it").edits(),
+    bind(Command::Undo, &["u"], "undo", "undo the last edit").pair(Command::Redo, "undo / redo an edit").edits(),
+    bind(Command::Redo, &["U"], "redo", "redo what was undone").edits(),
+    bind(Command::TakeAll, &[], "take-all-cells", "take all cells out, to build a plan").edits(),
+    bind(Command::SavePlan, &["W"], "save-plan", "write the plan to a sheet (CSV)").edits(),
+    bind(Command::Pin, &["a"], "pin", "pin this run, to compare others").out(),
+    bind(Command::Link, &["A"], "link", "link by time, event or micro-batch").out(),
     bind(Command::Knobs, &["o"], "knobs", "turn the scenario's knobs").page(),
     bind(Command::Reset, &["Bksp"], "reset", "put all knobs back").page(),
     bind(Command::Save, &[], "save-scenario", "write the scenario to a new file").out(),

@@ -1,7 +1,6 @@
 //! One run as the screen shows it: made once by the worker, shared, never changed. Whatever a panel says about a position follows from
 //! the trace and the number of events that have happened; only tensors need the session.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::units::Clock;
@@ -11,12 +10,15 @@ use crate::observe::lanes::in_compute_row;
 use crate::observe::report::Given;
 use crate::observe::rows::{Row, Span};
 use crate::observe::run::{Record, Run};
+use crate::observe::slack::Slack;
 use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
 use crate::observe::{Lanes, Ledger, Metrics, Observed, Report};
+use crate::program::plan::Plan;
 use crate::program::{OpKind, Program};
 
 use super::alerts::{Alert, alerts};
+use super::breaks::Breaks;
 use super::coverage::Coverage;
 use super::in_flight::InFlight;
 use super::panels::prepared::{Asked, Prepared};
@@ -42,16 +44,24 @@ pub struct RunData {
     pub report: Report,
     /// The op whose result is the first wrong one.
     pub first_difference: Option<OpId>,
+    /// The op whose result is the first that is no number.
+    pub first_nan: Option<OpId>,
     /// Where something is wrong.
     pub alerts: Vec<Alert>,
     /// What held the first step up from its start to its end.
     pub critical: CriticalPath,
+    /// How much later each op could end.
+    pub slack: Slack,
+    /// For each of `rows`, the stretches in which what has no slack runs.
+    pub critical_stretches: Vec<Vec<(Ticks, Ticks)>>,
     /// How far each op is at any event.
     pub progress: Progress,
     /// Micro-batches that each rank holds over time.
     pub in_flight: Vec<InFlight>,
     /// Whether the run computed tensors.
     pub has_values: bool,
+    /// The pipeline's plan; `None` for a bare collective.
+    pub plan: Option<Arc<Plan>>,
     /// What the data panels need beside all this.
     pub prepared: Prepared,
 }
@@ -93,8 +103,8 @@ pub struct PanelView<'a> {
     pub chosen: usize,
     /// Whether the panel has the focus.
     pub focused: bool,
-    /// Events at which a continued run stops.
-    pub breaks: &'a BTreeSet<usize>,
+    /// Where a continued run stops.
+    pub breaks: &'a Breaks,
     /// What the focus rank's buffers hold at `position`; `None` for shapes alone, and until the session has answered.
     pub values: Option<&'a Values>,
 }
@@ -159,8 +169,10 @@ impl RunData {
             lab::Verdict::Wrong { first_difference, .. } => Some(first_difference.op),
             _ => None,
         };
-        let mut data = Self { first_difference, ..Self::of_record(run.record(), run.given(), has_values) };
+        let first_nan = run.first_nan;
+        let mut data = Self { first_difference, first_nan, ..Self::of_record(run.record(), run.given(), has_values) };
         data.prepared.asked = Asked::of(&run.scenario);
+        data.plan = run.plan.clone().map(Arc::new);
         data.alerts = alerts(&data);
         data
     }
@@ -173,10 +185,12 @@ impl RunData {
         let ledger = Ledger::new(&run);
         let metrics = Metrics::new(&run, &ledger);
         let title = given.title.clone();
-        let report = Report::new(&run, &metrics, given);
+        let slack = Slack::new(&run);
+        let report = Report::new(&run, &metrics, &slack, given);
         let (progress, critical) = (Progress::new(&run), critical_path(&run, 0));
         let rows = rows(&lanes);
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
+        let critical_stretches = shown.iter().map(|row| critical_stretches(row, &slack)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
         let in_flight = lanes.ranks.iter().map(|rank| InFlight::new(&run, &rank.compute)).collect();
         let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
@@ -191,11 +205,15 @@ impl RunData {
             metrics,
             report,
             first_difference: None,
+            first_nan: None,
             alerts: Vec::new(),
             critical,
+            slack,
+            critical_stretches,
             progress,
             in_flight,
             has_values,
+            plan: None,
             prepared,
         };
         data.alerts = alerts(&data);
@@ -321,6 +339,19 @@ fn rows(lanes: &Lanes) -> Vec<RowId> {
     let shown = shown.as_slice();
     let of_rank = |rank: Rank| shown.iter().map(move |&compute| RowId { rank, compute, names_rank: compute == shown[0] });
     lanes.ranks.iter().flat_map(|rank| of_rank(rank.rank)).collect()
+}
+
+/// The stretches of a row in which ops without slack run, those that touch as one.
+fn critical_stretches(row: &Row, slack: &Slack) -> Vec<(Ticks, Ticks)> {
+    let is_critical = |span: &&Span| !span.kind.is_idle() && row.ops_of(span).iter().any(|&op| slack.is_critical(op));
+    let mut stretches: Vec<(Ticks, Ticks)> = Vec::new();
+    for span in row.spans.iter().filter(is_critical) {
+        match stretches.last_mut() {
+            Some(last) if last.1 == span.start => last.1 = span.end,
+            _ => stretches.push((span.start, span.end)),
+        }
+    }
+    stretches
 }
 
 fn row_of(lanes: &Lanes, id: RowId) -> &Row {

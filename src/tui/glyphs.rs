@@ -68,6 +68,12 @@ impl Tier {
         self.pick('*', '▚')
     }
 
+    /// An op that has slack, where critical ones are marked.
+    #[must_use]
+    pub fn hollow(self) -> char {
+        self.pick('-', '╌')
+    }
+
     /// The frame of a pane, heavier where the focus is.
     #[must_use]
     pub fn frame(self, focus: bool) -> FrameGlyphs {

@@ -149,6 +149,8 @@ fn panes(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
         View::Memory => vec![framed(Pane::Memory, body)],
         View::Metrics => vec![framed(Pane::Metrics, body)],
         View::Waits => vec![framed(Pane::Waits, body)],
+        View::Edit => plan_and_run(model, class, body),
+        View::Compare => runs_and_differences(class, body),
     };
     if !(model.maximised || class <= Class::Tiny) {
         return all;
@@ -205,6 +207,29 @@ fn timeline_and_strips(model: &Model, body: Rect) -> Vec<Placed> {
     }
     panes.push(framed(Pane::Selected, rest.0));
     panes
+}
+
+/// The plan above the picture of its run, and its par at the foot.
+fn plan_and_run(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
+    let place: fn(Pane, Rect) -> Placed = if class >= Class::Large { framed } else { ruled };
+    let around = if class >= Class::Large { 2 } else { 1 };
+    let mut rest = Cut(body);
+    let rows = model.editing.as_ref().map_or(1, |editing| editing.editor.plan().rows.len());
+    let rows = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(around);
+    let plan = rest.top(rows.min(body.height * 2 / 5));
+    let par = rest.bottom(around + 4);
+    vec![place(Pane::Plan, plan), place(Pane::Timeline, rest.0), place(Pane::Par, par)]
+}
+
+/// Two runs, and beside or below them how they differ.
+fn runs_and_differences(class: Class, body: Rect) -> Vec<Placed> {
+    let mut rest = Cut(body);
+    if class >= Class::Large {
+        let runs = rest.left(body.width.saturating_sub(48));
+        return vec![framed(Pane::Runs, runs), framed(Pane::Differences, rest.0)];
+    }
+    let runs = rest.top(body.height * 5 / 7);
+    vec![ruled(Pane::Runs, runs), ruled(Pane::Differences, rest.0)]
 }
 
 /// From this height on, what is in flight and what is selected stand under each other.

@@ -2,9 +2,12 @@
 
 pub mod alerts;
 pub mod axis;
+pub mod breaks;
 pub mod commands;
+pub mod compare;
 pub mod coverage;
 pub mod data;
+pub mod edit;
 pub mod glyphs;
 pub mod in_flight;
 pub mod keys;
@@ -12,6 +15,7 @@ pub mod knobs;
 pub mod layout;
 pub mod lesson;
 pub mod model;
+pub mod overlay;
 pub mod panels;
 pub mod pen;
 pub mod run;

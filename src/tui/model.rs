@@ -1,17 +1,21 @@
 //! The screen's state as plain data: what is shown, where the learner stands, what is open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{OpId, Rank, Ticks};
-use crate::observe::export::Format;
 use crate::observe::rows::Span;
+use crate::program::plan::Plan;
 use crate::teach::lesson::SCENARIO;
 use crate::teach::{Lesson, Library, Origin, Page};
 
 use super::axis::Window;
+use super::breaks::Breaks;
+use super::compare::Pinned;
 use super::data::{Position, RowId, RunData, Values};
+use super::edit::Editing;
 use super::glyphs::Tier;
+pub use super::overlay::{EXPORTS, Overlay, Prefix};
 use super::theme::Theme;
 
 /// A whole screen.
@@ -33,7 +37,14 @@ pub enum View {
     Metrics,
     /// Who waits for whom.
     Waits,
+    /// The plan, to be edited, and its run.
+    Edit,
+    /// Two runs on one time axis.
+    Compare,
 }
+
+/// How many views there are.
+pub const VIEWS: usize = 10;
 
 /// A part of a view that can have the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +71,14 @@ pub enum Pane {
     Metrics,
     /// Who waits for whom.
     Waits,
+    /// The cells of the plan that is edited.
+    Plan,
+    /// What that plan takes, beside its par.
+    Par,
+    /// Two runs on one time axis.
+    Runs,
+    /// How they differ, in numbers.
+    Differences,
 }
 
 /// Everything the screen knows.
@@ -76,11 +95,11 @@ pub struct Model {
     /// The view.
     pub view: View,
     /// The place of the pane that has the focus, for each view.
-    pub focus: [usize; 8],
+    pub focus: [usize; VIEWS],
     /// Lines scrolled away from the top of the view's own panel, for each view.
-    pub scroll: [usize; 8],
+    pub scroll: [usize; VIEWS],
     /// The chosen row of the view's own table, for each view; where its rows are ranks, the focus rank is the chosen one.
-    pub chosen: [usize; 8],
+    pub chosen: [usize; VIEWS],
     /// One pane alone.
     pub maximised: bool,
     /// The lessons to choose from.
@@ -103,10 +122,14 @@ pub struct Model {
     pub now: Position,
     /// Playing, and how fast.
     pub player: Player,
+    /// The plan that is edited.
+    pub editing: Option<Editing>,
+    /// The run that others are compared with.
+    pub pinned: Option<Pinned>,
     /// What of the timeline is shown.
     pub timeline: TimelineModel,
-    /// Events at which a continued run stops.
-    pub breaks: BTreeSet<usize>,
+    /// Where a continued run stops.
+    pub breaks: Breaks,
     /// Places to come back to, by letter.
     pub marks: BTreeMap<char, (Position, Cursor)>,
     /// What lies over the view.
@@ -150,6 +173,8 @@ pub struct Setup {
     pub text: Arc<str>,
     /// What was changed: (key, value) as behind `--set`.
     pub changes: Vec<(String, String)>,
+    /// The plan as the learner has edited it, in place of the scenario's.
+    pub plan: Option<Arc<Plan>>,
 }
 
 /// The run that is shown.
@@ -223,6 +248,8 @@ pub struct TimelineModel {
     pub shown: Shown,
     /// The first shown row.
     pub first_row: usize,
+    /// Ops with slack are drawn hollow, so that the critical ones stand out.
+    pub critical: bool,
 }
 
 /// A stretch of time.
@@ -237,86 +264,19 @@ pub enum Shown {
     At(Window),
 }
 
-/// What lies over the view.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Overlay {
-    /// Nothing.
-    #[default]
-    None,
-    /// The keys.
-    Help {
-        /// Only lines with this text.
-        filter: String,
-        /// The first shown line.
-        scroll: usize,
-    },
-    /// A command by its name.
-    Palette {
-        /// What was typed.
-        text: String,
-        /// The chosen one of the matching commands.
-        selected: usize,
-    },
-    /// Searching.
-    Find {
-        /// What was typed.
-        text: String,
-    },
-    /// The scenario's knobs.
-    Knobs {
-        /// The chosen knob.
-        selected: usize,
-        /// What is wrong with the last turn; empty if nothing is.
-        problem: String,
-    },
-    /// What is wrong with a scenario.
-    Problem {
-        /// Its problems, as the command line prints them.
-        text: String,
-    },
-    /// Why the op under the cursor had to wait.
-    Why {
-        /// Sentences, from the op to the cause.
-        text: String,
-        /// The first shown line.
-        scroll: usize,
-    },
-    /// The breakpoints.
-    Breaks {
-        /// The chosen one.
-        selected: usize,
-    },
-    /// The formats to export to.
-    Export {
-        /// The chosen one.
-        selected: usize,
-    },
-}
-
-/// The first key of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefix {
-    /// The second key chooses a command from the table.
-    Table(char),
-    /// The second key names a mark to set.
-    SetMark,
-    /// The second key names a mark to go to.
-    GoToMark,
-}
-
-/// The forms a run can be exported in, and what each is for.
-pub const EXPORTS: [(Format, &str); 5] = [
-    (Format::Svg, "the picture, for a page"),
-    (Format::Perfetto, "a trace for ui.perfetto.dev"),
-    (Format::Json, "the run's numbers as one document"),
-    (Format::Text, "the picture in plain characters, and a summary"),
-    (Format::Csv, "one line per op"),
-];
-
 impl View {
     /// The views of a run in the order of their keys.
-    pub const OF_A_RUN: [Self; 7] =
-        [Self::Lesson, Self::Timeline, Self::Debugger, Self::Links, Self::Memory, Self::Metrics, Self::Waits];
+    pub const OF_A_RUN: [Self; 9] = [
+        Self::Lesson,
+        Self::Timeline,
+        Self::Debugger,
+        Self::Links,
+        Self::Memory,
+        Self::Metrics,
+        Self::Waits,
+        Self::Edit,
+        Self::Compare,
+    ];
 
     /// The view's name, and its name where there is little room.
     #[must_use]
@@ -330,6 +290,8 @@ impl View {
             Self::Memory => ("Memory", "Mem"),
             Self::Metrics => ("Metrics", "Met"),
             Self::Waits => ("Waits", "Wai"),
+            Self::Edit => ("Edit", "Edt"),
+            Self::Compare => ("Compare", "Cmp"),
         }
     }
 }
@@ -344,9 +306,9 @@ impl Model {
             tier,
             dirty: true,
             view: View::Lessons,
-            focus: [0; 8],
-            scroll: [0; 8],
-            chosen: [0; 8],
+            focus: [0; VIEWS],
+            scroll: [0; VIEWS],
+            chosen: [0; VIEWS],
             maximised: false,
             shelf: Shelf { library: Arc::new(library), selected: 0 },
             lesson: LessonModel::of(Arc::new(no_lesson())),
@@ -358,8 +320,10 @@ impl Model {
             looked: None,
             now: Position::default(),
             player: Player::default(),
+            editing: None,
+            pinned: None,
             timeline: TimelineModel::default(),
-            breaks: BTreeSet::new(),
+            breaks: Breaks::default(),
             marks: BTreeMap::new(),
             overlay: Overlay::None,
             prefix: None,
@@ -438,18 +402,26 @@ impl Setup {
     #[must_use]
     pub fn of(lesson: &Lesson, name: &str) -> Self {
         let text = lesson.scenario(name).map_or("", |scenario| scenario.text.as_str());
-        Self { name: name.to_owned(), text: text.into(), changes: Vec::new() }
+        Self { name: name.to_owned(), text: text.into(), changes: Vec::new(), plan: None }
     }
 
-    /// The same with `key` set to `value`.
+    /// The same with `key` set to `value`. An edited plan does not outlive its sizes.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Self {
+        const SIZES: [&str; 4] = ["parallel.pipeline", "pipeline.schedule", "pipeline.chunks", "batch.micro_batches"];
         let mut changed = self.clone();
+        changed.plan = self.plan.clone().filter(|_| !SIZES.contains(&key) && !key.starts_with("model."));
         match changed.changes.iter_mut().find(|change| change.0 == key) {
             Some(change) => value.clone_into(&mut change.1),
             None => changed.changes.push((key.to_owned(), value.to_owned())),
         }
         changed
+    }
+
+    /// Whether it is no longer the scenario as it was written.
+    #[must_use]
+    pub fn is_turned(&self) -> bool {
+        !self.changes.is_empty() || self.plan.is_some()
     }
 
     /// The changes as behind `--set`.

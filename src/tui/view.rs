@@ -6,7 +6,9 @@ use ratatui::buffer::Buffer;
 use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
-use super::panels::{chrome, debugger, held, links, memory, metrics, popup, selected, shelf, text, timeline, waits};
+use super::panels::{
+    chrome, compare, debugger, held, links, memory, metrics, plan, popup, selected, shelf, text, timeline, waits,
+};
 use super::pen::Pen;
 use super::theme::Role;
 
@@ -67,6 +69,22 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             selected::draw(model, &mut inside);
             selected::title(model)
         }
+        Pane::Plan => {
+            plan::draw(model, &mut inside);
+            plan::title(model)
+        }
+        Pane::Par => {
+            plan::par(model, &mut inside);
+            "Par".to_owned()
+        }
+        Pane::Runs => {
+            compare::runs(model, &mut inside);
+            compare::title(model)
+        }
+        Pane::Differences => {
+            compare::differences(model, &mut inside);
+            "Differences".to_owned()
+        }
         Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits => {
             inside.say(1, 0, timeline::no_run(model), Role::Quiet);
             model.view.names().0.to_owned()
@@ -90,7 +108,16 @@ fn run_panel(pane: Pane) -> Option<Draw> {
         Pane::Memory => memory::draw,
         Pane::Metrics => metrics::draw,
         Pane::Waits => waits::draw,
-        Pane::Lessons | Pane::About | Pane::Text | Pane::Timeline | Pane::Held | Pane::Selected => return None,
+        Pane::Lessons
+        | Pane::About
+        | Pane::Text
+        | Pane::Timeline
+        | Pane::Held
+        | Pane::Selected
+        | Pane::Plan
+        | Pane::Par
+        | Pane::Runs
+        | Pane::Differences => return None,
     })
 }
 

@@ -151,6 +151,7 @@ fn without_a_terminal_the_bare_command_lists_lessons() {
     check(&["list", "scenarios"], 0, "ring-8");
     check(&["list", "presets"], 0, "llama-7b");
     check(&["list", "hardware"], 0, "h100-nvlink");
+    check(&["list", "faults"], 0, "fewer-steps");
     check(&["doctor"], 0, "device");
     check(&["completions", "bash"], 0, "ranklab");
     check(&["show", "scenario"], 0, "micro_batches");
@@ -223,4 +224,96 @@ fn plans_and_programs_are_printed() {
     check(&["compile", "1f1b-p4m8", "--after", "plan"], 0, "0F0,0F1,0F2,0F3,0B0,0F4");
     check(&["compile", "1f1b-p4m8", "--after", "lower"], 0, "forward blocks.0");
     check(&["compile", "1f1b-p4m8"], 0, "send x2.0 -> r1");
+}
+
+#[test]
+fn two_runs_are_compared() {
+    check(&["compare", "1f1b-p4m8", "gpipe-p4m8"], 0, "first difference: event ");
+    check(&["compare", "11", "11"], 0, "the runs are equal");
+    let out = check_with(&["compare", "11", "11", "--set-b", "pipeline.schedule=gpipe", "--json"], "", 0, "ranklab.compare/1");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let schema: serde_json::Value = serde_json::from_str(ranklab::observe::compare::JSON_SCHEMA).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let problems: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(document["equal"], false);
+    let measure = |name: &str| document["measures"].as_array().expect("a list").iter().find(|measure| measure["name"] == name);
+    assert_eq!(measure("makespan").expect("it is there")["change"], 0.0);
+    assert_eq!(measure("peak in flight").expect("it is there")["change"], 4.0);
+
+    let folder = folder("compare");
+    let saved = folder.join("run.trace");
+    let saved = saved.to_str().expect("UTF-8");
+    check_with(&["export", "11", "-f", "trace", "-o", saved], "", 0, "");
+    check(&["compare", "11", saved], 0, "the runs are equal");
+    check(&["compare", saved, saved], 0, "0 at another, 0 only in A, 0 only in B");
+    check(&["compare", "11", saved, "--set-b", "seed=3"], 2, "!nothing of it can be set");
+    std::fs::write(folder.join("half.trace"), &std::fs::read_to_string(saved).expect("the file")[..500]).expect("a file");
+    check(&["compare", "11", folder.join("half.trace").to_str().expect("UTF-8")], 2, "!half.trace: line ");
+    check(&["compare", "11", "nonsense"], 2, "!nonsense");
+    check(&["show", "schema-compare"], 0, "ranklab.compare/1");
+    std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+/// A folder's name for a checkpoint that no earlier test has left.
+fn new_path(name: &str) -> String {
+    let path = folder("checkpoints").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    let _ = std::fs::remove_file(&path);
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// What ranks saved goes on with others, in other processes, and is one model at last.
+#[test]
+fn a_checkpoint_goes_from_run_to_run() {
+    let (saved, model) = (new_path("saved"), new_path("model.safetensors"));
+    let zero_3 = ["run", "zero-3", "--json", "--set", "numerics.exact=true"];
+    let with = |more: &[&str]| -> serde_json::Value {
+        let arguments = [&zero_3[..], more].concat();
+        serde_json::from_str(&check_with(&arguments, "", 0, "")).expect("one JSON document")
+    };
+    let losses = |document: &serde_json::Value| document["loss"].as_array().expect("losses").clone();
+    let whole = losses(&with(&["--steps", "4"]));
+    let first = losses(&with(&["--steps", "1", "--save", &saved]));
+    let rest = losses(&with(&["--steps", "3", "--resume", &saved, "--save", &saved, "--set", "data_parallel.strategy=ddp"]));
+    let last = with(&["--steps", "4", "--resume", &saved, "--set", "data_parallel.strategy=zero-1"]);
+    assert_eq!(whole, [first, rest, losses(&last)].concat(), "three runs are one");
+    assert_eq!(last["verdict"]["kind"], "equal");
+    check(&["checkpoint", "check", &saved], 0, "ok: behind step 3, saved by ddp on 4 ranks");
+    check(&["checkpoint", "export", &saved, "--out", &model], 0, "");
+    check(&["checkpoint", "check", &model], 0, "ok: the whole model");
+    check(&["checkpoint", "export", &saved, "--out", &model], 2, "!exists");
+}
+
+#[test]
+fn checkpoints_are_refused_with_their_reasons() {
+    let (saved, none, empty) = (new_path("refused"), new_path("none"), new_path("empty"));
+    check(&["run", "zero-3", "--steps", "1", "--save", &saved], 0, "completed");
+    check(&["run", "zero-3", "--steps", "1", "--resume", &saved], 2, "!--steps 2 does one more");
+    check(&["run", "zero-3", "--steps", "2", "--resume", &saved, "--set", "model.vocab=99"], 2, "!model.vocab = 256");
+    check(&["run", "zero-3", "--steps", "1", "--save", &saved, "--set", "seed=3"], 2, "!another model or seed");
+    check(&["run", "zero-3", "--resume", &none], 2, "!cannot read the checkpoint's manifest");
+    check(&["run", "ring-8", "--save", &none], 2, "!no state to keep");
+    check(&["run", "1f1b-blocking-p2", "--save", &none], 11, "deadlock");
+    check(&["checkpoint", "check", &none], 2, "!cannot read it");
+    check(&["checkpoint", "export", &none, "--out", &empty], 2, "!manifest");
+    assert!(!std::path::Path::new(&none).exists() && !std::path::Path::new(&empty).exists(), "nothing is half-written");
+    let mut files = std::fs::read_dir(&saved).expect("a folder").map(|file| file.expect("a file").path());
+    let rank = files.find(|path| path.extension().is_some_and(|ending| ending == "safetensors")).expect("a rank's file");
+    let half = std::fs::read(&rank).expect("a file").len() / 2;
+    std::fs::OpenOptions::new().write(true).open(&rank).and_then(|file| file.set_len(half as u64)).expect("a shorter file");
+    check(&["checkpoint", "check", &saved], 10, "is cut off");
+    check(&["run", "zero-3", "--steps", "2", "--resume", &saved], 2, "!is cut off");
+}
+
+/// What lesson 6 lets one do, and what it says that one sees.
+#[test]
+fn lesson_6_saves_and_does_not_gather() {
+    let (saved, model, whole) = (new_path("lesson-6"), new_path("lesson-6.safetensors"), new_path("lesson-6-whole.safetensors"));
+    check(&["run", "6", "--save", &saved], 0, "completed");
+    check(&["checkpoint", "export", &saved, "--out", &model, "--no-gather"], 0, "");
+    check(&["checkpoint", "check", &model], 10, "49 of 49 tensors have the shape [0]");
+    check(&["checkpoint", "check", &model], 10, "0 B of the model's 263.25 KiB");
+    check(&["checkpoint", "export", &saved, "--out", &whole], 0, "");
+    check(&["checkpoint", "check", &whole], 0, "ok: the whole model in 49 tensors");
 }

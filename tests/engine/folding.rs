@@ -2,6 +2,7 @@
 
 use ranklab::lab::Run;
 use ranklab::observe::report::Report;
+use ranklab::observe::slack::Slack;
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
 
 use crate::support::{SMALL, run, scenario};
@@ -10,7 +11,7 @@ use crate::support::{SMALL, run, scenario};
 fn report(run: &Run) -> (Report, usize) {
     let observed = Observed::new(run.session.program(), run.session.trace());
     let metrics = Metrics::new(&observed, &Ledger::new(&observed));
-    let mut report = Report::new(&observed, &metrics, run.given());
+    let mut report = Report::new(&observed, &metrics, &Slack::new(&observed), run.given());
     report.collectives.sort_by_key(|collective| format!("{} {} {}", collective.group, collective.name, collective.start));
     (Report { events: 0, critical_path: String::new(), ..report }, observed.program.fold())
 }

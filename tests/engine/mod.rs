@@ -5,6 +5,7 @@ mod buckets;
 mod collectives;
 mod contention;
 mod deadlocks;
+mod faults;
 mod folding;
 mod recompute;
 mod schedules;

@@ -52,6 +52,26 @@ fn scenarios_move_what_they_say() {
     check("zero-7b", &[], "completed", &["none"], 3.0);
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
+    check("fault-no-sync-forgotten", &[], "completed", SUMMED, 8.0);
+}
+
+/// Who is to blame for what, as the first line of the scenario says.
+#[test]
+fn scenarios_of_faults_are_traced() {
+    let check = |name: &str, outcome: &str, verdict: &str, rank: u32, cause: &str| {
+        let run = run(name, &[]);
+        assert_eq!((run.session.trace().outcome.name(), run.verdict.name()), (outcome, verdict), "{name}");
+        let found = run.diagnosis.first().unwrap_or_else(|| panic!("{name} has a diagnosis"));
+        assert!(found.rank.0 == rank && found.cause.contains(cause), "{name}: {found:?}");
+    };
+    check("fault-fewer-steps", "deadlocked", "none", 2, "its steps have ended");
+    check("fault-sum-gradients", "completed", "wrong", 0, "4 times one device's");
+    check("fault-no-sync-on-last", "completed", "wrong", 0, "drift apart");
+    check("fault-no-sync-forgotten", "completed", "expected-drift", 0, "4 times a step");
+    check("fault-read-on-one-rank", "deadlocked", "none", 0, "without the others");
+    check("fault-less-memory", "out-of-memory", "none", 1, "would report a time-out");
+    check("skip-all-reduce-one", "deadlocked", "none", 1, "leaves out");
+    check("slow-rank", "completed", "equal", 2, "2.00 times as long");
 }
 
 #[test]

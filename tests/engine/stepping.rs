@@ -1,8 +1,8 @@
-//! Sessions: the same run twice, forward and back, and the stops on the way.
+//! Sessions: the same run twice, forward and back.
 
 use proptest::prelude::*;
-use ranklab::base::{BufferId, OpId, Rank, Ticks};
-use ranklab::engine::session::{Session, Stop};
+use ranklab::base::{BufferId, OpId, Rank};
+use ranklab::engine::session::Session;
 use ranklab::lab::Run;
 
 use crate::support::{SMALL, run};
@@ -61,28 +61,45 @@ proptest! {
     }
 }
 
+/// The first result that is no number: its rank, its head, its step.
+fn first_nan(text: &str) -> Option<(u32, String, u32)> {
+    let run = run(text);
+    let program = run.session.program();
+    run.first_nan.map(|op| {
+        let (view, head) = (program.op(op), ranklab::program::head::head(program, op));
+        (view.rank.0, head.to_string(), view.origin.step)
+    })
+}
+
 #[test]
-fn runs_stop_where_they_are_told() {
-    let mut session = pipeline().session;
-    session.seek(0).expect("the start");
-    let program = session.program().clone();
-    let last = |session: &Session| session.trace().events[session.position() - 1];
-
-    let head = Stop::Head(Some(Rank(2)), "1F2".to_owned());
-    assert!(session.run_until(&[head]).expect("a stop"));
-    let event = last(&session);
-    assert_eq!(program.rank_of(event.op), Rank(2));
-    assert_eq!(program.op(event.op).origin.slot.map(|slot| slot.to_string()), Some("1F2".to_owned()));
-
-    let time = Ticks(event.time.0 + 1);
-    assert!(session.run_until(&[Stop::Time(time)]).expect("a stop"));
-    assert!(last(&session).time >= time);
-
-    assert!(session.run_back_until(&[Stop::MicroBatch(0)]).expect("a stop"));
-    assert_eq!(program.op(last(&session).op).origin.slot.map(|slot| slot.micro_batch), Some(0));
-
-    assert!(!session.run_until(&[Stop::Head(None, "no such op".to_owned())]).expect("the end"));
-    assert_eq!(session.position(), session.trace().events.len());
-    assert!(!session.run_back_until(&[Stop::Head(None, "no such op".to_owned())]).expect("the start"));
-    assert_eq!(session.position(), 0);
+fn the_first_result_that_is_no_number_is_named() {
+    // Such a decay multiplies every weight by -999 in each step.
+    let text = |lr: u32| {
+        format!(
+            "{SMALL}[batch]\nmicro_batches = 2\nsteps = 12\n[parallel]\npipeline = 2\n[optimizer]\nlr = {lr}\nweight_decay = 1.0\n"
+        )
+    };
+    assert_eq!(first_nan(&text(0)), None);
+    let (rank, head, step) = first_nan(&text(1000)).expect("such weights overflow");
+    assert!(step > 0, "the first step starts from numbers: {head} of r{rank} in step {step}");
+    // Told again: stand behind every event, and look at all that the ranks hold.
+    let mut session = run(&text(1000)).session;
+    let holds_nan = |session: &Session| {
+        let mut ranks = (0..2).flat_map(|rank| session.held(Rank(rank)));
+        ranks.any(|buffer| {
+            let elements = session.value(buffer).and_then(|value| value.elements().expect("readable"));
+            elements.is_some_and(|elements| elements.iter().any(|element| element.is_nan()))
+        })
+    };
+    let events = session.trace().events.len();
+    let first = (0..=events).find(|&event| {
+        session.seek(event).expect("a position");
+        holds_nan(&session)
+    });
+    let event = first.expect("it is somewhere") - 1;
+    let before = &session.trace().events[..event];
+    let named = |op: OpId| {
+        ranklab::program::head::head(session.program(), op).to_string() == head && session.program().op(op).origin.step == step
+    };
+    assert!(before.iter().any(|event| named(event.op)), "{head} in step {step} had started when something was no number first");
 }

@@ -188,7 +188,7 @@ fn shards_of_one_seed_are_copies() {
     let weight = |trouble: &'static str| {
         let run = run(&Case { model: GPT, tensor: 4, more: trouble }.text());
         let program = run.session.program();
-        let values = ranklab::engine::value::Values::real(program).expect("initial values");
+        let values = ranklab::engine::value::Values::real(program, None).expect("initial values");
         let is_it = |buffer: &ranklab::program::Buffer| match buffer.name {
             Name::Parameter(id) => program.parameters[id.index()].name == "blocks.0.mlp.fc1.weight",
             _ => false,

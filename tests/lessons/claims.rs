@@ -162,6 +162,7 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("11", "scenario.toml", &["batch.micro_batches=32"], "105u, equal, peaks 4 3 2 1"),
     ("11", "scenario.toml", &["parallel.pipeline=8"], "45u, equal, peaks 8 7 6 5 4 3 2 1"),
     ("11", "scenario.toml", &["parallel.pipeline=8", "batch.micro_batches=32", "hardware.backward_weight=0"], "78u, equal"),
+    ("11", "claim.toml", &[], "78u, equal, idle 14u, holds 8 7 6 5 4 3 2 1"),
     ("11", "deadlock.toml", &[], "deadlocked, r0 r1"),
     ("11", "deadlock.toml", &["pipeline.p2p=pair-fifo"], "deadlocked, r0 r1"),
     ("11", "deadlock.toml", &["pipeline.p2p=rank-fifo"], "deadlocked, r0 r1"),

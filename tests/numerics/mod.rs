@@ -14,5 +14,5 @@ mod cases;
 mod elementary;
 mod exact;
 mod misuse;
-mod oracle;
+pub mod oracle;
 mod training;

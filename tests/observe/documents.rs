@@ -4,6 +4,7 @@ use super::scenes::{self, Scene, pipeline};
 use ranklab::base::settings::AllReduce;
 use ranklab::observe::export::{Format, export, json};
 use ranklab::observe::report::{FirstDifference, Given, JSON_SCHEMA, Verdict};
+use ranklab::observe::slack::Slack;
 use ranklab::observe::{Ledger, Metrics, Observed, Report, Run, VerdictKind};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,12 +17,14 @@ fn given(verdict: Verdict) -> Given {
         algorithm: Some(AllReduce::Ring),
         loss: vec![5.5, 5.25],
         verdict,
+        first_nan: None,
+        diagnosis: Vec::new(),
     }
 }
 
 fn document(session: &ranklab::engine::session::Session, given: Given) -> Value {
     let run = Run::new(session.program(), session.trace());
-    let report = Report::new(&run, &Metrics::new(&run, &Ledger::new(&run)), given);
+    let report = Report::new(&run, &Metrics::new(&run, &Ledger::new(&run)), &Slack::new(&run), given);
     serde_json::from_str(&json(&report)).expect("a report is JSON")
 }
 

@@ -1,5 +1,6 @@
 //! What is learnt from runs: closed forms, recounts, documents and pictures.
 
+mod breakpoints;
 mod closed_forms;
 mod documents;
 mod lanes;
@@ -7,5 +8,6 @@ mod derived;
 mod ledger;
 mod pictures;
 mod scenes;
+mod slack;
 mod states;
 mod why;

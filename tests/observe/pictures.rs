@@ -16,6 +16,8 @@ fn exported(session: &Session, format: Format) -> String {
         algorithm: None,
         loss: vec![5.5451, 5.3],
         verdict,
+        first_nan: None,
+        diagnosis: Vec::new(),
     };
     export(&Observed::new(Run::new(session.program(), session.trace())), given, format)
 }

@@ -10,7 +10,7 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
     TensorParallel, Training, Values,
 };
 use ranklab::schedule::Schedule;
@@ -107,7 +107,7 @@ impl Scene {
             tensor_parallel: TensorParallel { sequence_parallel: false },
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps },
+            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps, before: Before::default() },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {

@@ -3,6 +3,7 @@
 use super::scenes::{self, Scene, pipeline};
 use ranklab::base::Ticks;
 use ranklab::base::settings::PointToPoint;
+use ranklab::observe::explain::{IdleKind, idle};
 use ranklab::observe::why::{End, chain, critical_path};
 use ranklab::observe::{Lanes, Run};
 use ranklab::program::trace::Outcome;
@@ -80,4 +81,50 @@ fn a_missing_member_is_named() {
         assert!(matches!(chain.end, End::Never(rank) if rank.0 == 1) || chain.end == End::Circle, "{chain:?}");
     }
     assert!(graph.edges.iter().any(|edge| edge.on_rank.0 == 1));
+}
+
+#[test]
+fn every_idle_place_is_explained() {
+    for (name, session) in scenes::all() {
+        let run = Run::new(session.program(), session.trace());
+        let end = run.trace.end();
+        for rank in Lanes::new(&run).ranks {
+            for (compute, row) in [(true, &rank.compute), (false, &rank.communication)] {
+                let busy =
+                    |time: Ticks| row.spans.iter().any(|span| !span.kind.is_idle() && span.start <= time && time < span.end);
+                for time in (0..97).map(|part| Ticks(end.0 * part / 97)).filter(|&time| time < end) {
+                    let found = idle(&run, row, (rank.rank, compute), time);
+                    assert_eq!(found.is_none(), busy(time), "{name}: {} {compute} at {time:?}", rank.rank);
+                    let Some(found) = found else { continue };
+                    assert!(!found.brief(&run).is_empty(), "{name}: {} {compute} at {time:?}: {found:?}", rank.rank);
+                    if let IdleKind::Next(op) = found.kind {
+                        assert!(run.times(op).is_some_and(|times| times.start > time), "{name}: {op} comes later");
+                        let root = run.times(found.chain.root).expect("a cause that ran");
+                        let told = root.start <= time || matches!(found.chain.end, End::Free);
+                        assert!(told, "{name}: {} {compute} at {time:?}: {found:?}", rank.rank);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ramps_are_explained_in_words() {
+    let session = Scene { steps: 1, ..pipeline("1f1b", 3, 4) }.record();
+    let run = Run::new(session.program(), session.trace());
+    let lanes = Lanes::new(&run);
+    let why = |rank: usize, time: u64| {
+        let found = idle(&run, &lanes.ranks[rank].compute, (lanes.ranks[rank].rank, true), Ticks(time * scenes::SLOT / 2));
+        found.map_or_else(|| "it runs".to_owned(), |found| found.brief(&run))
+    };
+    assert_eq!(why(0, 0), "it runs");
+    assert_eq!(why(2, 1), "r2 F0 waits for a0 of r1, which waits for a0 of r0, where F0 was running");
+    assert_eq!(why(2, 3), "r2 F0 waits for a0 of r1, where F0 was running");
+    let last = 2 * run.makespan().0 / scenes::SLOT - 1;
+    assert_eq!(why(2, last), "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends");
+    assert_eq!(
+        why(2, last - 4),
+        "r2 has done all its work; the run goes on until 18u, when B3 of r0 ends: r0 B3 waits for g3 of r1, where B3 was running"
+    );
 }

@@ -1,9 +1,9 @@
 //! Any size, any event, any rank: nothing panics.
 
-use super::{ASCII_MONO, BLOCKS_DARK, PANELS, Place, data, drawn};
+use super::{ASCII_MONO, BLOCKS_DARK, PANELS, Place, breaks, data, drawn};
 use proptest::prelude::*;
+use ranklab::tui::breaks::Breaks;
 use ranklab::tui::data::RunData;
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Runs of every kind: complete, deadlocked, with and without compute.
@@ -26,7 +26,7 @@ fn the_smallest_sizes_are_drawn() {
     for (_, draw) in PANELS {
         for run in RUNS.iter().chain([&RunData::empty()]) {
             for size in [(0, 0), (1, 1), (1, 40), (200, 1), (7, 3), (12, 7)] {
-                let breaks = BTreeSet::new();
+                let breaks = Breaks::default();
                 drawn(run, draw, Place { event: 20, focus: 0, scroll: 0, breaks: &breaks, values: None }, size, ASCII_MONO);
             }
         }
@@ -49,7 +49,7 @@ proptest! {
         let run = &RUNS[run];
         let event = event.index(run.events() + 1);
         let focus = u32::try_from(focus.index(run.lanes.ranks.len())).expect("few ranks");
-        let breaks = BTreeSet::from([event]);
+        let breaks = breaks(vec![event]);
         let place = Place { event, focus, scroll, breaks: &breaks, values: None };
         drawn(run, PANELS[panel].1, place, size, if blocks { BLOCKS_DARK } else { ASCII_MONO });
     }

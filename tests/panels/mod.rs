@@ -5,7 +5,9 @@ mod pictures;
 
 use ranklab::base::Rank;
 use ranklab::lab::Lab;
+use ranklab::observe::breakpoint::Breakpoint;
 use ranklab::scenario::Scenario;
+use ranklab::tui::breaks::Breaks;
 use ranklab::tui::data::{PanelView, RunData, Values};
 use ranklab::tui::glyphs::Tier;
 use ranklab::tui::panels::{debugger, links, memory, metrics, waits};
@@ -13,7 +15,6 @@ use ranklab::tui::pen::Pen;
 use ranklab::tui::theme::{Depth, Palette, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The look without colour and block glyphs.
@@ -47,8 +48,13 @@ struct Place<'a> {
     event: usize,
     focus: u32,
     scroll: usize,
-    breaks: &'a BTreeSet<usize>,
+    breaks: &'a Breaks,
     values: Option<&'a Values>,
+}
+
+/// A breakpoint that is met at these events.
+fn breaks(events: Vec<usize>) -> Breaks {
+    Breaks::on(Breakpoint::parse("nan").expect("a breakpoint"), events)
 }
 
 fn drawn(data: &RunData, draw: Draw, place: Place<'_>, size: (u16, u16), (theme, tier): (Theme, Tier)) -> Buffer {

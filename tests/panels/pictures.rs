@@ -1,10 +1,9 @@
 //! Pictures of the panels at the room that they have on screens of 80x24, 120x36 and 200x60, and on the smallest, of 60x18.
 
-use super::{ASCII_MONO, BLOCKS_DARK, Draw, PANELS, Place, data, drawn};
+use super::{ASCII_MONO, BLOCKS_DARK, Draw, PANELS, Place, breaks, data, drawn};
 use ranklab::base::BufferId;
 use ranklab::tui::data::{BufferValue, RunData, Values};
 use ratatui::buffer::{Buffer, Cell};
-use std::collections::BTreeSet;
 
 /// The room that is left for a panel on a screen of the size in the name.
 const ROOMS: [(&str, (u16, u16)); 4] = [("80x24", (80, 19)), ("120x36", (120, 30)), ("200x60", (200, 54)), ("60x18", (60, 15))];
@@ -55,7 +54,7 @@ fn the_gpipe_lesson() {
 /// One picture for each of `panels`, each size, without colour; and one at the middle size with block glyphs.
 fn pictures(name: &str, data: &RunData, event: usize, focus: u32, panels: &[&str]) {
     let values = values(data, focus, event);
-    let breaks = BTreeSet::from([event.saturating_sub(3), event + 5]);
+    let breaks = breaks(vec![event.saturating_sub(3), event + 5]);
     let place = Place { event, focus, scroll: 0, breaks: &breaks, values: data.has_values.then_some(&values) };
     for (panel, draw) in PANELS.into_iter().filter(|(panel, _)| panels.contains(panel)) {
         for (room, size) in ROOMS {

@@ -1,6 +1,7 @@
 //! The language: program texts, the static check, stored traces.
 
 mod check;
+mod edit;
 mod record;
 mod sheet;
 mod text;

@@ -2,6 +2,8 @@
 
 mod asking;
 mod choosing;
+mod comparing;
+mod editing;
 mod fitting;
 mod fuzz;
 mod pictures;
@@ -94,7 +96,10 @@ impl Lab {
     fn send(&mut self, message: Message) -> Option<Effect> {
         let effect = update(&mut self.model, message);
         // Exports go to the folder where the lab was opened: no key pressed here leaves one behind.
-        let writes = |effect: &Effect| matches!(effect, Effect::Export { .. });
+        let writes = |effect: &Effect| {
+            let names_none = |file: &str| !file.contains('/');
+            matches!(effect, Effect::Export { .. }) || matches!(effect, Effect::SavePlan { file, .. } if names_none(file))
+        };
         let answer = effect.clone().filter(|effect| !writes(effect)).and_then(|effect| self.worker.answer(effect));
         answer.map(|answer| update(&mut self.model, answer));
         let values = look(&mut self.model).and_then(|effect| self.worker.answer(effect));

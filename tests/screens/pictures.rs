@@ -66,6 +66,55 @@ fn the_knobs() {
 }
 
 #[test]
+fn the_breakpoints() {
+    picture("breakpoints", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("2");
+        for text in ["r2 op 2B1", "mb 5", "r0 memory 300 KiB", "nan"] {
+            lab.palette(&format!("break {text}"));
+        }
+        lab.press("c B Down");
+        lab.model
+    });
+}
+
+#[test]
+fn critical_ops() {
+    picture("critical", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("2 j j . . K");
+        lab.model
+    });
+}
+
+#[test]
+fn an_edited_plan() {
+    picture("edit", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("E j l l l l x");
+        lab.model
+    });
+}
+
+#[test]
+fn a_refused_edit() {
+    picture("refused", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("E l l l l ( (");
+        lab.model
+    });
+}
+
+#[test]
+fn two_runs() {
+    picture("compare", |size, look| {
+        let mut lab = Lab::opened(size, look);
+        lab.press("a o Right Esc 9 g d");
+        lab.model
+    });
+}
+
+#[test]
 fn why_an_op_waits() {
     picture("why", |size, look| {
         let mut lab = Lab::opened(size, look);

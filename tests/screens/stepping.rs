@@ -96,7 +96,7 @@ fn finishing_goes_to_the_end_of_the_slot_and_back_before_its_start() {
 fn a_breakpoint_stops_a_continued_run_in_both_directions() {
     let mut lab = lab();
     lab.press("Tab . . b");
-    let stop = *lab.model.breaks.first().unwrap();
+    let stop = lab.model.breaks.list()[0].hits[0];
     lab.press("c");
     assert_eq!(lab.model.now.event, stop);
     lab.press("c C");

@@ -47,8 +47,9 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Cuts the parameters of every seat into units. One rank shares with nobody: there all strategies are the same.
-    pub(super) fn new(program: &Program, training: &Training, homes: &Homes, slices: &Slices) -> Self {
+    /// Cuts the parameters of every seat into units; `sums_once` leaves whole gradients to the end of a step. One rank shares with nobody: there
+    /// all strategies are the same.
+    pub(super) fn new(program: &Program, (training, sums_once): (&Training, bool), homes: &Homes, slices: &Slices) -> Self {
         let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
         let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
         let (row, shards) = training.sharing();
@@ -70,7 +71,7 @@ impl Sharing {
                 all.push(own);
             }
         }
-        let every_micro_batch = data > 1 && (row.gradients || !training.data_parallel.no_sync);
+        let every_micro_batch = data > 1 && (row.gradients || !sums_once);
         Self { row, data, shards, every_micro_batch, units, parameters: all, tied, alike }
     }
 

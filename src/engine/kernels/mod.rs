@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
+use super::state::Whole;
 use super::value::Value;
 use crate::base::model::{Model, Part};
 use crate::base::saved::block_saved;
@@ -41,17 +42,18 @@ pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Resu
     }
 }
 
-/// The values of all buffers before the first op.
+/// The values of all buffers before the first op: state as it was left, where the run goes on from one.
 ///
 /// # Errors
-/// If a tensor cannot be made.
-pub fn initial(program: &Program) -> Result<Vec<Value>> {
+/// If a tensor cannot be made, or the state lacks one.
+pub fn initial(program: &Program, state: Option<&Whole>) -> Result<Vec<Value>> {
     let mut payload = 0;
     let mut values = Vec::with_capacity(program.buffers.len());
     for buffer in &program.buffers {
         // A rank's chunks follow each other, and are numbered through.
         payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
-        values.push(initial_value(program, buffer, payload)?);
+        let left = state.map_or(Ok(None), |state| state.value(program, buffer))?;
+        values.push(left.map_or_else(|| initial_value(program, buffer, payload), Ok)?);
         if let Name::Chunk(_) = buffer.name {
             payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
         }
@@ -169,7 +171,7 @@ fn one(tensor: Tensor) -> Value {
 }
 
 /// candle's name for a type that the CPU kernels know.
-fn dtype(dtype: Dtype) -> Result<DType> {
+pub(super) fn dtype(dtype: Dtype) -> Result<DType> {
     match dtype {
         Dtype::F32 => Ok(DType::F32),
         Dtype::F64 => Ok(DType::F64),
@@ -374,9 +376,10 @@ impl<'a> Operands<'a> {
             eps: optimizer.epsilon,
             weight_decay: optimizer.weight_decay,
         };
+        let step = self.setting().first_step + self.op.origin.step + 1;
         let update = |i| {
             let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
-            cpu::optimizer::adamw(settings, self.op.origin.step + 1, &state, &operand(0, i))
+            cpu::optimizer::adamw(settings, step, &state, &operand(0, i))
         };
         let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
         let parameters = updated.iter().map(|state| one(state.parameter.clone()));

@@ -1,5 +1,6 @@
 //! Exports: a run as text, CSV, SVG, or Perfetto's trace format.
 
+pub mod comparison;
 pub mod csv;
 pub mod file;
 pub mod perfetto;
@@ -10,6 +11,7 @@ pub mod text;
 
 use super::Observed;
 use super::report::{Given, Report};
+use super::slack::Slack;
 
 /// A form that a run can be exported in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,20 @@ pub enum Format {
     Svg,
     /// One row per op.
     Csv,
+    /// Everything that happened, to be compared with other runs.
+    Trace,
 }
 
 impl Format {
     /// All forms with their names.
-    pub const ALL: [(Self, &'static str); 5] =
-        [(Self::Text, "text"), (Self::Json, "json"), (Self::Perfetto, "perfetto"), (Self::Svg, "svg"), (Self::Csv, "csv")];
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Text, "text"),
+        (Self::Json, "json"),
+        (Self::Perfetto, "perfetto"),
+        (Self::Svg, "svg"),
+        (Self::Csv, "csv"),
+        (Self::Trace, "trace"),
+    ];
 
     /// Its name.
     #[must_use]
@@ -56,11 +66,23 @@ pub fn export(observed: &Observed, given: Given, format: Format) -> String {
             let summary = summary::summary(run, observed.metrics(), &given);
             format!("{}\n{summary}", text::picture(run, observed.lanes(), TEXT_WIDTH))
         }
-        Format::Json => json(&Report::new(run, observed.metrics(), given)),
+        Format::Json => json(&Report::new(run, observed.metrics(), &Slack::new(run), given)),
         Format::Perfetto => perfetto::trace(run, observed.lanes(), observed.ledger(), &given),
         Format::Svg => svg::figure(run, observed.lanes(), observed.metrics(), &given),
         Format::Csv => csv::table(run),
+        Format::Trace => trace(run),
     }
+}
+
+/// The record of the run, line by line.
+///
+/// # Panics
+/// Never: memory takes every line.
+#[must_use]
+pub fn trace(run: &super::Run) -> String {
+    let mut lines = Vec::new();
+    crate::program::record::write(run.program, run.trace, &mut lines).expect("memory takes every line");
+    String::from_utf8_lossy(&lines).into_owned()
 }
 
 /// The report as an indented document.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
-use crate::observe::report::{Given, Verdict, VerdictKind};
+use crate::observe::report::{Diagnosis, Given, Verdict, VerdictKind};
 use crate::observe::volume::{self, Flops};
 use crate::observe::{Run, why};
 use crate::program::head::head;
@@ -31,6 +31,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
         lines.push(("loss", format!("{loss}  (mean of each step)")));
     }
     lines.extend(verdict(&given.verdict));
+    lines.extend(given.diagnosis.iter().map(|one| ("diagnosis", diagnosed(one))));
     let mut text = if given.title.is_empty() { String::new() } else { format!("{}\n\n", given.title) };
     for (name, value) in &lines {
         let _ = writeln!(text, "{name:<11}{value}");
@@ -115,6 +116,12 @@ fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {
         format!("; first at step {}, r{} `{}`, tensor {}", first.step, first.rank, first.op, first.tensor)
     });
     Some(("verdict", format!("{words}{difference}{first}")))
+}
+
+/// The rank, its op, and why.
+fn diagnosed(Diagnosis { rank, op, cause }: &Diagnosis) -> String {
+    let op = op.as_ref().map_or_else(String::new, |op| format!(" `{op}`"));
+    format!("r{rank}{op}: {cause}")
 }
 
 /// Heads of the columns, and what stands in them.

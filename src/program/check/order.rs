@@ -33,21 +33,21 @@ pub(super) struct Life {
     pub write: Place,
     /// A read behind it.
     pub read: Place,
+    /// The only stream of its rank that has used it, as long as it is there: every use so far comes before its next one. Or [`NOBODY`], or
+    /// [`SEVERAL`].
+    sole: StreamId,
     /// It is there from the start and stays.
     pub stays: bool,
     pub freed: bool,
     /// Further reads, in no order with `read`, stand in [`Walk::reads`].
     more_reads: bool,
-    users: Users,
 }
 
-/// Which streams have used a buffer.
-#[derive(Clone, Copy, PartialEq)]
-enum Users {
-    None,
-    One(StreamId),
-    Several,
-}
+/// No stream has used a buffer yet.
+const NOBODY: StreamId = StreamId(u32::MAX);
+
+/// No stream that is alone with a buffer which is there.
+const SEVERAL: StreamId = StreamId(u32::MAX - 1);
 
 /// What an op does to a buffer.
 #[derive(Clone, Copy, PartialEq)]
@@ -75,8 +75,8 @@ pub(super) struct Walk<'a> {
     stream_of: Vec<u32>,
     /// Per op of the rank, for each stream the place of the latest op that comes before it, or is it.
     clocks: Vec<Place>,
-    /// The clock of the op at work.
-    now: Vec<Place>,
+    /// Where the clock of the op at work stands among them.
+    now: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -85,10 +85,10 @@ impl<'a> Walk<'a> {
             rank: buffer.rank,
             write: 0,
             read: 0,
+            sole: NOBODY,
             stays: buffer.lives_from_start(),
             freed: false,
             more_reads: false,
-            users: Users::None,
         };
         let streams = program.streams.len();
         Self {
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
             stream: StreamId(0),
             stream_of: Vec::new(),
             clocks: Vec::new(),
-            now: vec![0; streams],
+            now: 0,
         }
     }
 
@@ -127,30 +127,29 @@ impl<'a> Walk<'a> {
 
     /// Sets the clock for `op`: behind the op before it on its stream, and behind all that it waits for.
     fn tick(&mut self, op: OpId, place: Place, before: Place) {
-        let streams = self.streams;
+        let Self { program, streams, .. } = *self;
         let clock = |place: Place| (place as usize - 1) * streams..place as usize * streams;
+        self.now = self.clocks.len();
         if before == 0 {
-            self.now.fill(0);
+            self.clocks.resize(self.now + streams, 0);
         } else {
-            self.now.copy_from_slice(&self.clocks[clock(before)]);
+            self.clocks.extend_from_within(clock(before));
         }
-        let program = self.program;
         for on in program.waits(op) {
             let waited = self.places[on.index()];
             if waited == 0 || program.rank_of(on) != self.rank {
                 self.bad_wait(op, on);
                 continue;
             }
-            for (now, &then) in self.now.iter_mut().zip(&self.clocks[clock(waited)]) {
+            let (earlier, now) = self.clocks.split_at_mut(self.now);
+            for (now, &then) in now.iter_mut().zip(&earlier[clock(waited)]) {
                 *now = then.max(*now);
             }
         }
-        let stream = program.stream_of(op);
-        self.stream = stream;
-        self.now[stream.index()] = place;
+        self.stream = program.stream_of(op);
+        self.clocks[self.now + self.stream.index()] = place;
         self.places[op.index()] = place;
-        self.stream_of.push(stream.0);
-        self.clocks.extend_from_slice(&self.now);
+        self.stream_of.push(self.stream.0);
     }
 
     fn uses(&mut self, op: OpId, place: Place) {
@@ -166,38 +165,56 @@ impl<'a> Walk<'a> {
 
     /// Whether the op at `place` comes before the op at work, or is it.
     fn is_before(&self, place: Place) -> bool {
-        place == 0 || self.now[self.stream_of[place as usize - 1] as usize] >= place
+        place == 0 || self.clocks[self.now + self.stream_of[place as usize - 1] as usize] >= place
     }
 
+    #[inline]
     fn read(&mut self, op: OpId, place: Place, buffer: BufferId) {
         let life = &mut self.lives[buffer.index()];
-        if life.is_in_order(self.rank, self.stream) && (life.write > 0 || life.stays) {
+        if life.sole == self.stream && life.rank == self.rank {
             life.read = place;
-            return;
+        } else {
+            self.read_with_others(op, place, buffer);
         }
-        let life = *life;
-        if life.freed || life.rank != self.rank || (life.write == 0 && !life.stays) {
+    }
+
+    fn read_with_others(&mut self, op: OpId, place: Place, buffer: BufferId) {
+        let life = self.lives[buffer.index()];
+        let is_there = !life.freed && life.rank == self.rank && (life.write > 0 || life.stays);
+        if !is_there {
             self.misuse(op, buffer, life, Use::Read);
         }
         if !life.freed && !self.is_before(life.write) {
             self.race(op, life.write, buffer, (Use::Write, Use::Read));
         }
-        if self.is_before(life.read) {
-            self.lives[buffer.index()].read = place;
+        let is_ordered = self.is_before(life.read);
+        let life = &mut self.lives[buffer.index()];
+        life.sole = if is_there && life.sole == NOBODY { self.stream } else { SEVERAL };
+        if is_ordered {
+            life.read = place;
         } else {
-            self.lives[buffer.index()].more_reads = true;
+            life.more_reads = true;
             self.reads.entry(buffer).or_default().push(place);
         }
     }
 
     /// A write or a free: it must come behind every earlier use.
+    #[inline]
     fn change(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
         let life = &mut self.lives[buffer.index()];
-        if life.is_in_order(self.rank, self.stream) && change == Use::Write {
-            (life.write, life.read) = (place, 0);
-            return;
+        let is_free = change == Use::Free;
+        if life.sole == self.stream && life.rank == self.rank && !(is_free && life.stays) {
+            (life.write, life.read, life.freed) = (place, 0, is_free);
+            if is_free {
+                life.sole = SEVERAL;
+            }
+        } else {
+            self.change_with_others(op, place, buffer, change);
         }
-        let life = *life;
+    }
+
+    fn change_with_others(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
+        let life = self.lives[buffer.index()];
         // A write takes memory anew where it was given back: gathered parameters come and go.
         let is_free = change == Use::Free;
         if life.rank != self.rank || (is_free && (life.freed || life.stays)) {
@@ -218,17 +235,9 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        self.lives[buffer.index()] = Life { write: place, read: 0, freed: is_free, more_reads: false, ..life };
-    }
-}
-
-impl Life {
-    /// Whether `stream` of `rank` is the only user of a buffer that is there: then every use so far comes before the next.
-    fn is_in_order(&mut self, rank: Rank, stream: StreamId) -> bool {
-        if self.users != Users::One(stream) {
-            self.users = if self.users == Users::None { Users::One(stream) } else { Users::Several };
-        }
-        self.users == Users::One(stream) && self.rank == rank && !self.freed
+        let is_first = !is_free && life.sole == NOBODY && life.rank == self.rank;
+        let sole = if is_first { self.stream } else { SEVERAL };
+        self.lives[buffer.index()] = Life { write: place, read: 0, sole, freed: is_free, more_reads: false, ..life };
     }
 }
 

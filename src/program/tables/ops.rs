@@ -24,10 +24,18 @@ pub(super) struct Row {
     pub(super) rank: Rank,
     pub(super) stream: StreamId,
     pub(super) origin: u32,
-    /// Where its reads start, its writes start, and its writes end, in the operands.
-    operands: [u32; 3],
+    operands: Place,
     waits: Chain,
     frees: Chain,
+}
+
+/// Where the operands of an op stand.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Where its reads start, its writes start, and its writes end.
+    bounds: [u32; 3],
+    /// How many at the end of its reads and at the end of its writes are state, at least.
+    state: [u16; 2],
 }
 
 /// A list of ids that grows after it was made, the latest first. Most have one entry, which stands in the row itself.
@@ -40,15 +48,17 @@ struct Chain {
 /// A place in the pool from 1, or an id plus 1; or nothing.
 type Link = Option<NonZeroU32>;
 
+/// The operands of an op that is added.
+pub(super) struct Operands<'a> {
+    pub(super) reads: &'a [BufferId],
+    pub(super) writes: &'a [BufferId],
+    /// So many buffers at the head of their table are state.
+    pub(super) lasting: usize,
+}
+
 impl Ops {
     /// Adds an op.
-    pub(super) fn add(
-        &mut self,
-        (rank, stream): (Rank, StreamId),
-        kind: OpKind,
-        operands: (&[BufferId], &[BufferId]),
-        origin: Origin,
-    ) -> OpId {
+    pub(super) fn add(&mut self, (rank, stream): (Rank, StreamId), kind: OpKind, operands: Operands, origin: Origin) -> OpId {
         // Neighbours share their origin: a slot makes several ops in a row.
         if self.origins.last() != Some(&origin) {
             self.origins.push(origin);
@@ -59,15 +69,16 @@ impl Ops {
         OpId::new(self.rows.len() - 1)
     }
 
-    pub(super) fn set_operands(&mut self, op: OpId, operands: (&[BufferId], &[BufferId])) {
+    pub(super) fn set_operands(&mut self, op: OpId, operands: Operands) {
         self.rows[op.index()].operands = self.operands(operands);
     }
 
-    fn operands(&mut self, (reads, writes): (&[BufferId], &[BufferId])) -> [u32; 3] {
+    fn operands(&mut self, Operands { reads, writes, lasting }: Operands) -> Place {
         let start = self.operands.len();
         self.operands.extend_from_slice(reads);
         self.operands.extend_from_slice(writes);
-        [start, start + reads.len(), start + reads.len() + writes.len()].map(place)
+        let bounds = [start, start + reads.len(), start + reads.len() + writes.len()].map(place);
+        Place { bounds, state: [reads, writes].map(|list| state(list, lasting)) }
     }
 
     #[inline]
@@ -77,17 +88,31 @@ impl Ops {
 
     #[inline]
     pub(super) fn reads(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[0] as usize..row.operands[1] as usize]
+        let [start, end, _] = row.operands.bounds;
+        &self.operands[start as usize..end as usize]
     }
 
     #[inline]
     pub(super) fn writes(&self, row: &Row) -> &[BufferId] {
-        &self.operands[row.operands[1] as usize..row.operands[2] as usize]
+        let [_, start, end] = row.operands.bounds;
+        &self.operands[start as usize..end as usize]
     }
 
-    pub(super) fn reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
-        let [start, end, _] = self.rows[op.index()].operands;
-        &mut self.operands[start as usize..end as usize]
+    #[inline]
+    pub(super) fn passing_reads(&self, row: &Row) -> &[BufferId] {
+        let Place { bounds: [start, end, _], state: [state, _] } = row.operands;
+        &self.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    #[inline]
+    pub(super) fn passing_writes(&self, row: &Row) -> &[BufferId] {
+        let Place { bounds: [_, start, end], state: [_, state] } = row.operands;
+        &self.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    pub(super) fn passing_reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
+        let Place { bounds: [start, end, _], state: [state, _] } = self.rows[op.index()].operands;
+        &mut self.operands[start as usize..end as usize - usize::from(state)]
     }
 
     pub(super) fn wait(&mut self, op: OpId, on: OpId) {
@@ -108,16 +133,32 @@ impl Ops {
         self.chain(row.frees).map(BufferId)
     }
 
-    /// The ids of a chain.
+    fn chain(&self, chain: Chain) -> Ids<'_> {
+        Ids { chain, pool: &self.pool }
+    }
+}
+
+/// The ids of a chain.
+struct Ids<'a> {
+    /// What is left of it.
+    chain: Chain,
+    pool: &'a [(u32, Link)],
+}
+
+impl Iterator for Ids<'_> {
+    type Item = u32;
+
     #[inline]
-    fn chain(&self, chain: Chain) -> impl Iterator<Item = u32> + '_ {
-        let mut next = chain.rest;
-        let rest = std::iter::from_fn(move || {
-            let (id, following) = self.pool[next?.get() as usize - 1];
-            next = following;
-            Some(id)
-        });
-        chain.first.map(|first| first.get() - 1).into_iter().chain(rest)
+    fn next(&mut self) -> Option<u32> {
+        let id = self.chain.first?.get() - 1;
+        self.chain = match self.chain.rest {
+            None => Chain::default(),
+            Some(place) => {
+                let (next, rest) = self.pool[place.get() as usize - 1];
+                Chain { first: link(next as usize + 1), rest }
+            }
+        };
+        Some(id)
     }
 }
 
@@ -130,6 +171,12 @@ impl Chain {
         }
         self.first = link(id as usize + 1);
     }
+}
+
+/// How much of `list` is state, counted from its end. Fewer than there are does no harm.
+fn state(list: &[BufferId], lasting: usize) -> u16 {
+    let passing = list.iter().rposition(|buffer| buffer.index() >= lasting).map_or(0, |last| last + 1);
+    u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
 }
 
 fn link(place: usize) -> Link {

@@ -82,6 +82,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "true or false",
     },
     Field {
+        name: "first-step",
+        show: |setting| (setting.first_step > 0).then(|| setting.first_step.to_string()),
+        read: |setting, text| whole(text).filter(|step| *step <= 1 << 24).map(|step| setting.first_step = step),
+        allowed: "a whole number up to 16777216",
+    },
+    Field {
         name: "others",
         show: |setting| (setting.fold.ranks > 1).then(|| (setting.fold.ranks - 1).to_string()),
         read: |setting, text| {

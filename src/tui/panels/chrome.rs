@@ -27,6 +27,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
     let heading = if own { model.run.data.title.clone() } else { model.lesson.heading() };
     let x = pen.say(x, 0, &heading, Role::Text);
     let mut facts = facts::facts(&model.run.data);
+    if model.run.setup.plan.is_some() {
+        facts.insert(0, "[EDITED]".to_owned());
+    }
     if model.asked.is_some() && model.run.number > 0 {
         facts.insert(0, "[RUNNING]".to_owned());
     }
@@ -40,9 +43,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
 /// The views and their keys, the present one in brackets.
 pub fn tabs(model: &Model, class: Class, pen: &mut Pen<'_>) {
     let mut x = 1;
-    for (index, view) in View::OF_A_RUN.into_iter().enumerate() {
+    for view in View::OF_A_RUN {
         let (long, short) = view.names();
-        let key = index + 1;
+        let key = commands::binding(Command::Show(view)).shown_key();
         let name = if class >= Class::Large { format!("{key} {long}") } else { format!("{key}{short}") };
         if view == model.view {
             x = pen.say(x, 0, &format!("[{name}]"), Role::Strong);
@@ -112,10 +115,9 @@ fn speed_text(speed: i8) -> String {
 }
 
 fn next_stop(model: &Model) -> String {
-    let next = model.breaks.range(model.now.event + 1..).next();
-    next.map_or_else(String::new, |&event| {
+    model.breaks.next(model.now.event).map_or_else(String::new, |(event, stop)| {
         let time = model.run.data.clock().show(model.run.data.position(event).time);
-        format!("   next stop: breakpoint on event {event} (t={time})")
+        format!("   next stop: {} (ev {event}, t={time})", stop.when)
     })
 }
 
@@ -141,7 +143,7 @@ fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
     for alert in &data.alerts {
         pen.put(place(alert.time), 0, '!', mark);
     }
-    for &event in &model.breaks {
+    for event in model.breaks.events() {
         pen.put(place(data.position(event).time), 0, '*', mark);
     }
     pen.put(place(model.now.time), 0, pen.tier.playhead(), mark);
@@ -263,7 +265,28 @@ fn footer(view: View, pane: Option<Pane>) -> &'static [Command] {
             Command::Continue,
             Command::Copy,
         ],
-        (View::Timeline, _) => &[
+        (View::Edit, Some(Pane::Plan)) => &[
+            Command::MoveCellLeft,
+            Command::TakeCell,
+            Command::Undo,
+            Command::SplitCell,
+            Command::SavePlan,
+            Command::Why,
+            Command::NextPane,
+            Command::Knobs,
+            Command::Maximise,
+        ],
+        (View::Compare, _) => &[
+            Command::Pin,
+            Command::GoToDifference,
+            Command::Link,
+            Command::Down,
+            Command::Knobs,
+            Command::ZoomIn,
+            Command::NextInLane,
+            Command::Maximise,
+        ],
+        (View::Timeline | View::Edit, _) => &[
             Command::Play,
             Command::NextOp,
             Command::NextEvent,

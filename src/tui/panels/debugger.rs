@@ -88,16 +88,28 @@ pub fn program(at: &At, view: &PanelView<'_>, rank: Rank, pen: &mut Pen<'_>) {
     let counter = stand.map_or(order.len(), |stand| at.place(stand.op));
     let rows = usize::from(pen.height());
     let scrolled = if rank == view.focus { view.scroll } else { 0 };
-    let first = (counter + scrolled).saturating_sub(rows / 2).min(order.len().saturating_sub(rows));
+    let mut first = (counter + scrolled).saturating_sub(rows / 2).min(order.len().saturating_sub(rows));
+    if let Some(cursor) = cursor(at, view, rank).filter(|_| scrolled == 0).map(|op| at.place(op)) {
+        // The op under the cursor is seen, too: what `t` runs to and `b` stops at.
+        first = first.clamp((cursor + 1).saturating_sub(rows.max(1)), cursor);
+    }
     for (y, (place, &op)) in (0..pen.height()).zip(order.iter().enumerate().skip(first)) {
         let is_head = heads.contains(&op);
         line(at, view, (place, op), is_head.then_some(stand.is_some_and(|stand| stand.op == op)), y, pen);
+        if cursor(at, view, rank) == Some(op) {
+            pen.restyle(2, y, pen.width().saturating_sub(2), pen.theme.style(Role::Selected));
+        }
     }
+}
+
+/// The op of `rank` under the timeline's cursor.
+fn cursor(at: &At, view: &PanelView<'_>, rank: Rank) -> Option<OpId> {
+    view.op.filter(|&op| rank == view.focus && at.run.program.rank_of(op) == rank)
 }
 
 /// One op: breakpoint, counter, number, head, and what it does now. `stands`: of a stream's head, whether the rank stands at it.
 fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), stands: Option<bool>, y: u16, pen: &mut Pen<'_>) {
-    let stops = at.run.trace.event_of(op).is_some_and(|event| view.breaks.contains(&event));
+    let stops = at.run.trace.event_of(op).is_some_and(|event| view.breaks.contains(event));
     if stops {
         pen.say(0, y, "*", Role::Mark);
     }

@@ -60,6 +60,7 @@ fn because(run: &Run, gap: &Gap) -> String {
         End::Running => format!(" ({} ran)", label(run, chain.root)),
         End::Never(rank) => format!(" ({rank} never comes)"),
         End::Circle => " (a circle)".to_owned(),
+        End::OnTheWay => format!(" ({} on the way)", label(run, chain.root)),
         End::Free => String::new(),
     };
     format!("{needs}{from}{route}{root}")

@@ -72,7 +72,7 @@ fn lines(model: &Model, filter: &str) -> Vec<Line> {
 
 /// Commands that share a line while nothing is filtered: the first of them, their keys, what they do.
 const FOLDS: [(Command, &str, &str); 2] = [
-    (Command::Show(View::Lesson), "1 .. 7", "the views, as the tabs name them"),
+    (Command::Show(View::Lesson), "1 .. 9  E", "the views, as the tabs name them"),
     (Command::GoToEvent, "g ..", "go to event, time, rank, bubble ..."),
 ];
 

@@ -207,7 +207,10 @@ fn closing(data: &RunData, y: u16, wide: bool, pen: &mut Pen<'_>) {
         let losses: Vec<String> = data.report.loss.iter().take(12).map(|loss| format!("{loss:.4}")).collect();
         y = fact(pen, y, "loss", &losses.join(" "));
     }
-    fact(pen, y, "verdict", &verdict(data));
+    y = fact(pen, y, "verdict", &verdict(data));
+    for one in &data.report.diagnosis {
+        y = fact(pen, y, "diagnosis", &format!("r{}: {}", one.rank, one.cause));
+    }
 }
 
 fn fact(pen: &mut Pen<'_>, y: u16, name: &str, value: &str) -> u16 {

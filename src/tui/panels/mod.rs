@@ -2,6 +2,7 @@
 
 pub mod breakdown;
 pub mod chrome;
+pub mod compare;
 pub mod debugger;
 pub mod facts;
 pub mod gaps;
@@ -12,6 +13,7 @@ pub mod links;
 pub mod memory;
 pub mod metrics;
 pub mod parts;
+pub mod plan;
 pub mod popup;
 pub mod prepared;
 pub mod selected;

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::parts::op_text;
+use crate::observe::breakpoint::Breakpoint;
 use crate::tui::commands::{self, Command};
 use crate::tui::glyphs::Tier;
 use crate::tui::knobs::{Knob, knobs};
@@ -24,6 +24,10 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
         Overlay::Problem { text } => problem(text, pen),
         Overlay::Breaks { selected } => breaks(model, *selected, pen),
         Overlay::Export { selected } => export(*selected, pen),
+        Overlay::Put { selected } => put(model, *selected, pen),
+        Overlay::Overwrite { file, .. } => {
+            line(&format!("{file} exists. Replace it? y / n"), "every key but y leaves it as it is", pen);
+        }
     }
 }
 
@@ -195,28 +199,56 @@ fn hanging(sentence: &str, width: u16) -> Vec<String> {
     lines.iter().map(|line| plain_line(line)).enumerate().map(indented).collect()
 }
 
+/// The breakpoints, each with how often it is met and where next; below, what may be one.
 fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
-    let lines = u16::try_from(model.breaks.len()).unwrap_or(u16::MAX).max(1);
-    let mut panel = centred(pen, 60, lines.saturating_add(4));
-    let mut inside = panel.framed("Breakpoints  Enter goes there", true);
-    if model.breaks.is_empty() {
+    let list = model.breaks.list();
+    let lines = u16::try_from(list.len()).unwrap_or(u16::MAX).max(1);
+    let below = u16::try_from(Breakpoint::FORMS.len()).unwrap_or(0) + 2;
+    let mut panel = centred(pen, 78, lines.saturating_add(below + 2));
+    let mut inside = panel.framed("Breakpoints  Enter goes to the next, x takes one away", true);
+    if list.is_empty() {
         let key = commands::binding(Command::Break).shown_key();
-        inside.say(1, 0, &format!("none; {key} sets one on the op under the cursor"), Role::Quiet);
+        inside.say(1, 0, &format!("none; {key} sets one on what is under the cursor"), Role::Quiet);
     }
     let data = &model.run.data;
-    for (y, (place, &event)) in (0..inside.height()).zip(model.breaks.iter().enumerate()) {
-        let op = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)).map(|event| event.op);
-        let room = inside.width().saturating_sub(33);
-        let text = |op| format!("{} {}", data.program().rank_of(op), op_text(data.program(), op, room, inside.tier));
-        let op = op.map(text);
-        let time = data.clock().show(data.position(event).time);
-        let text = [format!("event {event}"), format!("t={time}"), op.unwrap_or_default()];
-        choice(&mut inside, y, place == selected, &[(2, &text[0]), (16, &text[1]), (28, &text[2])]);
+    let room = inside.height().saturating_sub(below);
+    let first = (selected + 1).saturating_sub(usize::from(room));
+    for (y, (place, one)) in (0..room).zip(list.iter().enumerate().skip(first)) {
+        let next = one.hits.get(one.hits.partition_point(|&hit| hit <= model.now.event)).copied();
+        let times = match one.hits.len() {
+            0 => "never met".to_owned(),
+            1 => "met once".to_owned(),
+            times => format!("met {times} times"),
+        };
+        let next = next.map_or_else(String::new, |event| format!("next t={}", data.clock().show(data.position(event).time)));
+        let words = inside.cut(&one.when.to_string(), 38);
+        choice(&mut inside, y, place == selected, &[(2, &words), (42, &times), (59, &next)]);
+    }
+    let mut y = room + 1;
+    inside.say(1, y, "a command sets any: `:break r2 op 1B3`", Role::Quiet);
+    for (form, meaning) in Breakpoint::FORMS {
+        y += 1;
+        inside.say(3, y, form, Role::Strong);
+        let meaning = inside.cut(meaning, inside.width().saturating_sub(20));
+        inside.say(19, y, &meaning, Role::Quiet);
+    }
+}
+
+/// The cells that were taken out of the row under the cursor.
+fn put(model: &Model, selected: usize, pen: &mut Pen<'_>) {
+    let Some(editing) = &model.editing else { return };
+    let cells: Vec<usize> = editing.editor.shelf_of(editing.cursor.row).collect();
+    let lines = u16::try_from(cells.len()).unwrap_or(u16::MAX).min(12);
+    let mut panel = centred(pen, 48, lines + 2);
+    let mut inside = panel.framed("Cells  Enter puts one before the cursor", true);
+    let first = (selected + 1).saturating_sub(usize::from(inside.height()));
+    for (y, (place, &number)) in (0..inside.height()).zip(cells.iter().enumerate().skip(first)) {
+        choice(&mut inside, y, place == selected, &[(2, &editing.editor.shelf()[number].to_string())]);
     }
 }
 
 fn export(selected: usize, pen: &mut Pen<'_>) {
-    let mut panel = centred(pen, 66, 7);
+    let mut panel = centred(pen, 66, 8);
     let mut inside = panel.framed("Export  Enter writes a new file here", true);
     for (y, (place, (format, what))) in (0..).zip(EXPORTS.iter().enumerate()) {
         choice(&mut inside, y, place == selected, &[(2, format.name()), (14, what)]);

@@ -1,6 +1,7 @@
 //! What is under the cursor, in words.
 
 use crate::base::Ticks;
+use crate::observe::explain::{IdleKind, idle};
 use crate::observe::kind;
 use crate::observe::lanes::in_compute_row;
 use crate::observe::rows::Span;
@@ -48,7 +49,7 @@ fn facts(model: &Model) -> Vec<Fact> {
     let Some(row) = model.cursor_row() else { return Vec::new() };
     let run = data.run();
     let Some((place, span)) = model.cursor_span() else { return beside(model, &run, row) };
-    let mut facts = vec![what(data, &run, row, span), ("kind", span.kind.name().to_owned()), time(data, span)];
+    let mut facts = vec![what(data, &run, row, span), ("kind", span.kind.name().to_owned()), time(data, row, span)];
     facts.extend(cause(data, &run, row, span));
     if span.kind.is_idle() {
         return facts;
@@ -59,13 +60,23 @@ fn facts(model: &Model) -> Vec<Fact> {
     facts
 }
 
-/// Where there is no span: the ramp, or, behind the last op of a rank that will never go on, what it stands at.
+/// Where there is no span: what comes next and why it is not there yet, or, where the run stopped, what the rank stands at.
 fn beside(model: &Model, run: &Run, row: RowId) -> Vec<Fact> {
     let data = &*model.run.data;
-    let spans = &data.row(row).spans;
-    if spans.partition_point(|span| span.start.0 <= model.timeline.cursor.time) < spans.len() {
-        return vec![("ramp", "nothing runs here, before the first op of this row".to_owned())];
+    let time = Ticks(model.timeline.cursor.time);
+    let Some(idle) = idle(run, data.row(row), (row.rank, row.compute), time) else {
+        return stands(data, run, row);
+    };
+    let op = idle.kind.op();
+    match idle.kind {
+        IdleKind::Next(_) => vec![("waits", head(run.program, op).to_string()), ("why", idle.brief(run))],
+        IdleKind::Stuck(_) => stands(data, run, row),
+        IdleKind::Done(_) => vec![("ramp", idle.brief(run))],
     }
+}
+
+/// What a rank stands at when the run has stopped.
+fn stands(data: &RunData, run: &Run, row: RowId) -> Vec<Fact> {
     let at = data.at(run, data.events());
     let heads = at.heads(row.rank);
     let stands = heads.iter().find(|&&op| in_compute_row(run, op) == row.compute).or(heads.first());
@@ -89,12 +100,22 @@ fn what(data: &RunData, run: &Run, row: RowId, span: &Span) -> Fact {
     }
 }
 
-fn time(data: &RunData, span: &Span) -> Fact {
+fn time(data: &RunData, row: RowId, span: &Span) -> Fact {
     let show = |time: Ticks| data.clock().show(time);
     if span.is_mark() {
         return ("at", show(span.start));
     }
-    ("time", format!("{} to {}  ({})", show(span.start), show(span.end), show(span.end - span.start)))
+    let slack = slack(data, row, span).map_or_else(String::new, |slack| format!("  {slack}"));
+    ("time", format!("{} to {}  ({}){slack}", show(span.start), show(span.end), show(span.end - span.start)))
+}
+
+/// How much later what runs could end without its step ending later.
+fn slack(data: &RunData, row: RowId, span: &Span) -> Option<String> {
+    if span.kind.is_idle() {
+        return None;
+    }
+    let least = data.row(row).ops_of(span).iter().filter_map(|&op| data.slack.of(op)).min()?;
+    Some(if least == Ticks::ZERO { "critical: no slack".to_owned() } else { format!("slack {}", data.clock().show(least)) })
 }
 
 /// What made it start when it did, or what it waits for.

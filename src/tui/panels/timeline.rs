@@ -6,8 +6,6 @@ use ratatui::style::Style;
 use crate::base::units::{Clock, Ticks, short_number};
 use crate::observe::Kind;
 use crate::observe::kind;
-use crate::observe::rows::Span;
-use crate::observe::run::Run;
 use crate::tui::axis::Window;
 use crate::tui::coverage::Column;
 use crate::tui::data::{RowId, RunData};
@@ -101,11 +99,10 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
     let shown = shown_rows(data, model.timeline.first_row, lanes);
     ruler(data, &window, left, pen);
     playhead(model, &window, left, 1, pen.tier.playhead(), pen);
-    let run = data.run();
     let (mut level, mut mixed) = (Level::default(), false);
     let mut y = 2;
     for &row in &shown {
-        let of_lane = lane(model, &run, row, &window, Rect::new(left, y, width, 1), pen);
+        let of_lane = lane(model, row, &window, Rect::new(left, y, width, 1), pen);
         (level, mixed) = (level.max(of_lane.0), mixed || of_lane.1);
         y += 1;
     }
@@ -138,7 +135,7 @@ fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String 
 }
 
 /// Numbers at round times.
-fn ruler(data: &RunData, window: &Window, left: u16, pen: &mut Pen<'_>) {
+pub(super) fn ruler(data: &RunData, window: &Window, left: u16, pen: &mut Pen<'_>) {
     let width = pen.width().saturating_sub(left);
     let (unit, name) = axis_unit(data.clock(), data.end());
     pen.say(1, 0, &format!("t {name}"), Role::Quiet);
@@ -186,7 +183,7 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
 }
 
 /// One row: its name and its cells within `area` (relative to the pen). Says how exact it is, and whether a cell is mixed.
-fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
+fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
     let data = &*model.run.data;
     let (id, selected) = (data.rows[index], is_selected(model, index));
     name(id, selected, area, pen);
@@ -196,9 +193,10 @@ fn lane(model: &Model, run: &Run, index: usize, window: &Window, area: Rect, pen
             level = Level::Bucketed;
         }
         mixed |= shown.mixed;
-        cell(&shown, area.x + column, area.y, pen);
+        let hollow = model.timeline.critical && !is_critical(&data.critical_stretches[index], window, column);
+        cell(&shown, hollow, (area.x + column, area.y), pen);
     }
-    level = level.max(labels(data, run, id, window, area, pen));
+    level = level.max(labels(data, id, window, area, model.timeline.critical, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
         pen.restyle(area.x + column, area.y, 1, pen.theme.style(Role::Selected));
     }
@@ -241,8 +239,19 @@ fn name(id: RowId, selected: bool, area: Rect, pen: &mut Pen<'_>) {
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
 }
 
-fn cell(shown: &Column, x: u16, y: u16, pen: &mut Pen<'_>) {
+/// Whether something without slack runs in `column`.
+fn is_critical(stretches: &[(Ticks, Ticks)], window: &Window, column: u16) -> bool {
+    let (from, to) = (window.edge(column), window.edge(column + 1));
+    let first = stretches.partition_point(|stretch| stretch.1.0 <= from.tick);
+    stretches.get(first).is_some_and(|stretch| stretch.0.0 < to.ceiling())
+}
+
+/// A cell of a lane; hollow if what runs there has slack, and critical ops are marked.
+pub(super) fn cell(shown: &Column, hollow: bool, (x, y): (u16, u16), pen: &mut Pen<'_>) {
     let Some(kind) = shown.kind else { return };
+    if hollow && kind.is_compute() {
+        return pen.put(x, y, pen.tier.hollow(), pen.theme.stroke(kind));
+    }
     let glyph = if shown.mixed { pen.tier.mixed() } else { pen.tier.fill(kind) };
     pen.put(x, y, glyph, fill_style(kind, pen));
 }
@@ -253,9 +262,10 @@ fn fill_style(kind: Kind, pen: &Pen<'_>) -> Style {
     if kind.is_compute() && !block { pen.theme.fill(kind) } else { pen.theme.stroke(kind) }
 }
 
-/// Writes the labels of ops that have two cells or more. Says whether all have.
-fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen: &mut Pen<'_>) -> Level {
-    let row = data.row(id);
+/// Writes the labels of ops that have two cells or more; in small letters those of ops with slack, if critical ones are `marked`. Says
+/// whether all have.
+pub(super) fn labels(data: &RunData, id: RowId, window: &Window, area: Rect, marked: bool, pen: &mut Pen<'_>) -> Level {
+    let (run, row) = (data.run(), data.row(id));
     let end = window.edge(area.width).ceiling();
     let first = row.spans.partition_point(|span| span.end.0 <= window.start);
     let count = row.spans[first..].partition_point(|span| span.start.0 < end);
@@ -268,10 +278,15 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
         if to - from < 2 {
             level = level.max(Level::Cells);
         } else if let (Ok(column), Ok(room)) = (u16::try_from(from.max(0)), u16::try_from(to - from.max(0))) {
-            let text = kind::label(run, data.op_of(id, span));
+            let text = kind::label(&run, data.op_of(id, span));
             let is_cut = width_of(&text) > room;
             level = if is_cut { level.max(Level::Cells) } else { level };
-            label(&text, span, (column, room), area, pen);
+            let has_slack = || !row.ops_of(span).iter().any(|&op| data.slack.is_critical(op));
+            if marked && span.kind.is_compute() && has_slack() {
+                label(&text.to_lowercase(), pen.theme.stroke(span.kind), (column, room), area, pen);
+            } else {
+                label(&text, pen.theme.label(span.kind), (column, room), area, pen);
+            }
         }
     }
     level
@@ -279,12 +294,11 @@ fn labels(data: &RunData, run: &Run, id: RowId, window: &Window, area: Rect, pen
 
 /// A label that does not fit, or is cut by the right edge, is left out: a cut number would be another number, and a letter alone looks as if
 /// it were whole.
-fn label(text: &str, span: &Span, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
+fn label(text: &str, style: Style, (column, room): (u16, u16), area: Rect, pen: &mut Pen<'_>) {
     let room = room.min(area.width.saturating_sub(column));
     if width_of(text) > room {
         return;
     }
-    let style = pen.theme.label(span.kind);
     pen.part(Rect::new(area.x + column, area.y, room, 1)).text(0, 0, text, style);
 }
 
@@ -305,6 +319,10 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
 fn legend(model: &Model, shared: bool, y: u16, pen: &mut Pen<'_>) {
     let coverage = &model.run.data.coverage;
     let mut x = 1;
+    if model.timeline.critical {
+        pen.put(x, y, pen.tier.hollow(), pen.theme.style(Role::Text));
+        x = pen.say(x + 2, y, "f1 has slack", Role::Quiet) + 2;
+    }
     if shared {
         x = pen.say(x, y, "a cell: its largest kind, ", Role::Quiet);
         pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));

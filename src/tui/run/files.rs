@@ -14,6 +14,17 @@ pub fn write_new(name: &str, text: &str) -> String {
     }
 }
 
+/// Writes a sheet to the file `name` and says where it is; `None` if it exists and is not to be replaced.
+pub fn write_plan(name: &str, text: &str, overwrite: bool) -> Option<String> {
+    let path = Path::new(name);
+    let written = if overwrite { file::replace(path, text) } else { file::write_new(path, text) };
+    match written {
+        Ok(()) => Some(format!("wrote {name}: `ranklab run {name}` runs it, and PyTorch loads it")),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !overwrite => None,
+        Err(error) => Some(format!("cannot write {name}: {error}")),
+    }
+}
+
 /// Writes `text` into the current directory, to a file that is named after `title` and does not exist yet, and says where it is.
 pub fn write_somewhere(title: &str, format: Format, text: &str) -> String {
     let mut names = (1..=MOST_NAMES).map(|number| name(title, format, number));
@@ -43,6 +54,7 @@ fn extension(format: Format) -> &'static str {
         Format::Perfetto => "perfetto.json",
         Format::Svg => "svg",
         Format::Csv => "csv",
+        Format::Trace => "trace",
     }
 }
 

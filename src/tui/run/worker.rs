@@ -13,6 +13,7 @@ use super::{files, values::values};
 use crate::base::Bytes;
 use crate::lab::{self, Lab};
 use crate::observe::export::{Format, export};
+use crate::program::plan::Plan;
 use crate::scenario::{Scenario, merged};
 
 /// A run with its request's number.
@@ -90,6 +91,7 @@ impl Worker {
             Effect::Look(look) => self.look(look),
             Effect::Export { format } => Some(Message::Say(self.export(format))),
             Effect::Save { file, setup } => Some(Message::Say(save(&file, &setup))),
+            Effect::SavePlan { file, plan, overwrite } => Some(save_plan(file, plan, overwrite)),
             Effect::CrashLab => panic!("asked to, by the command `crash-lab`"),
             Effect::Copy { .. } | Effect::Redraw | Effect::Suspend | Effect::Quit { .. } => None,
         }
@@ -97,7 +99,10 @@ impl Worker {
 
     fn run(&mut self, number: u64, setup: &Setup) -> Result<Arc<RunData>, String> {
         let scenario = Scenario::parse(&setup.name, &setup.text, &setup.overrides());
-        let scenario = scenario.map_err(|problems| problems.render(false, WIDTH))?;
+        let mut scenario = scenario.map_err(|problems| problems.render(false, WIDTH))?;
+        if let Some(plan) = &setup.plan {
+            scenario = scenario.with_plan(Arc::clone(plan));
+        }
         if let Some(memory) = self.memory {
             scenario.fits(&setup.name, memory).map_err(|problems| problems.render(false, WIDTH))?;
         }
@@ -141,6 +146,14 @@ fn save(file: &str, setup: &Setup) -> String {
     }
 }
 
+/// A sheet of `plan`. A file that exists is replaced only if the learner has said so.
+fn save_plan(file: String, plan: Arc<Plan>, overwrite: bool) -> Message {
+    match files::write_plan(&file, &plan.to_string(), overwrite) {
+        Some(said) => Message::Say(said),
+        None => Message::Exists(file, plan),
+    }
+}
+
 /// What a panic said.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -152,7 +165,7 @@ mod tests {
     use super::*;
 
     fn setup(text: &str) -> Setup {
-        Setup { name: "test.toml".to_owned(), text: text.into(), changes: Vec::new() }
+        Setup { name: "test.toml".to_owned(), text: text.into(), ..Setup::default() }
     }
 
     #[test]

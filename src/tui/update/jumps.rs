@@ -20,6 +20,7 @@ pub fn execute(model: &mut Model, command: Command) -> ControlFlow<Option<Effect
         Command::GoToWait => next_gap(model, |kind| kind == Kind::Waiting),
         Command::GoToAlert => next_alert(model),
         Command::GoToCritical => next_critical(model),
+        Command::MarkCritical => mark_critical(model),
         Command::GoToPeak => peak(model),
         _ => return ControlFlow::Continue(()),
     }
@@ -86,6 +87,16 @@ fn next_critical(model: &mut Model) {
         }
         None => model.say("this run has no critical path"),
     }
+}
+
+/// Draws what has slack hollow, or everything full again.
+fn mark_critical(model: &mut Model) {
+    model.timeline.critical = !model.timeline.critical;
+    model.say(match (model.timeline.critical, model.run.data.critical.ops.is_empty()) {
+        (false, _) => "all ops are full again",
+        (true, true) => "this run has no critical path",
+        (true, false) => "full: any delay delays the step; hollow: has slack, which stands beside its time",
+    });
 }
 
 /// To the op that makes the focus rank hold the most.

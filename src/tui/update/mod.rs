@@ -1,5 +1,7 @@
 //! From the model and a message to the next model, and to what the world outside should do. No terminal, no clock, no engine.
 
+pub mod compare;
+pub mod edit;
 pub mod overlay;
 mod jumps;
 mod pages;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::observe::export::Format;
+use crate::program::plan::Plan;
 
 use super::commands::{self, Command, Group, Place};
 use super::data::{RunData, Values};
@@ -39,6 +42,8 @@ pub enum Message {
     Values(Look, Arc<Values>),
     /// Something to tell the learner.
     Say(String),
+    /// A plan was not written: the file exists.
+    Exists(String, Arc<Plan>),
     /// The program is to be stopped, as by `kill -TSTP`.
     Suspend,
     /// The program was stopped and goes on.
@@ -76,6 +81,15 @@ pub enum Effect {
         /// The scenario.
         setup: Setup,
     },
+    /// Write a plan as a sheet.
+    SavePlan {
+        /// The file.
+        file: String,
+        /// The plan.
+        plan: Arc<Plan>,
+        /// The learner has said that a file which is there may be replaced.
+        overwrite: bool,
+    },
     /// Panic where runs are made: does the screen survive?
     CrashLab,
     /// Put a text on the clipboard.
@@ -108,6 +122,7 @@ pub fn update(model: &mut Model, message: Message) -> Option<Effect> {
         Message::Ran(number, outcome) => runs::ran(model, number, outcome),
         Message::Values(look, values) if model.looked == Some(look) => model.values = Some(values),
         Message::Say(text) => model.message = text,
+        Message::Exists(file, plan) => model.overlay = Overlay::Overwrite { file, plan },
         Message::Suspend => return Some(Effect::Suspend),
         Message::Focus(_) | Message::Values(..) => model.dirty = false,
         Message::Continued | Message::Terminate(_) => {}
@@ -196,9 +211,14 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             overlay::open(model, command);
             None
         }
-        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save if argument.is_empty() => {
+        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save | Command::SavePlan if argument.is_empty() => {
             let text = format!("{} ", commands::binding(command).name);
             model.overlay = Overlay::Palette { text, selected: 0 };
+            None
+        }
+        Command::SavePlan => save_plan(model, argument),
+        Command::Save if model.setup.plan.is_some() => {
+            model.say("the plan is edited: save-plan writes it to a sheet, which `pipeline.csv` names");
             None
         }
         Command::Save => Some(Effect::Save { file: argument.to_owned(), setup: model.setup.clone() }),
@@ -215,6 +235,11 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         Command::Interrupt => interrupt(model),
         Command::Copy => overlay::copy(model),
         Command::Crash => panic!("asked to, by the command `crash`"),
+        Command::Show(View::Edit) => {
+            edit::open(model);
+            timeline::keep_in_view(model);
+            None
+        }
         Command::Show(view) => {
             model.view = view;
             timeline::keep_in_view(model);
@@ -234,10 +259,22 @@ fn needs_run(command: Command) -> bool {
 }
 
 fn in_turn(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
+    edit::execute(model, command, argument)?;
+    compare::execute(model, command)?;
     run::execute(model, command, argument)?;
     jumps::execute(model, command)?;
     timeline::execute(model, command, argument)?;
     pages::execute(model, command)
+}
+
+/// The plan that is edited goes to a file, if nothing is missing from it.
+fn save_plan(model: &mut Model, file: &str) -> Option<Effect> {
+    let editor = &model.editing.as_ref()?.editor;
+    if editor.is_whole() {
+        return Some(Effect::SavePlan { file: file.to_owned(), plan: Arc::new(editor.plan().clone()), overwrite: false });
+    }
+    model.say("cells are out of the plan: a sheet without them would not run; p puts them back");
+    None
 }
 
 fn prefix(model: &mut Model, prefix: Prefix) -> Option<Effect> {

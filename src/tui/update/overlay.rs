@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, execute, runs, why};
+use super::{Effect, edit, execute, runs, why};
 use crate::base::{OpId, Ticks};
 use crate::observe::kind::label;
 use crate::observe::rows::Span;
@@ -39,6 +39,9 @@ pub fn open(model: &mut Model, command: Command) {
 
 /// A key while something is open.
 pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
+    if let Overlay::Overwrite { .. } = model.overlay {
+        return asked(model, key);
+    }
     if closes(&model.overlay, key) {
         model.overlay = Overlay::None;
         return None;
@@ -55,7 +58,7 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
     }
     let matching = matches(model).len();
     match &mut model.overlay {
-        Overlay::None | Overlay::Problem { .. } => {}
+        Overlay::None | Overlay::Problem { .. } | Overlay::Overwrite { .. } => {}
         Overlay::Help { filter, scroll } => {
             if !scrolled(scroll, key, usize::MAX) && typed(filter, key) {
                 *scroll = 0;
@@ -69,8 +72,17 @@ pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
         Overlay::Find { text } => _ = typed(text, key),
         Overlay::Knobs { .. } => return turn_knob(model, key),
         Overlay::Why { scroll, .. } => _ = listed(scroll, key, usize::MAX),
-        Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.len()),
+        Overlay::Breaks { selected } if matches!(key, Key::Char('x') | Key::Named(Name::Backspace)) => {
+            model.breaks.remove(*selected);
+            *selected = (*selected).min(model.breaks.list().len().saturating_sub(1));
+        }
+        Overlay::Breaks { selected } => _ = listed(selected, key, model.breaks.list().len()),
         Overlay::Export { selected } => _ = listed(selected, key, EXPORTS.len()),
+        Overlay::Put { selected } => {
+            let editing = model.editing.as_ref();
+            let cells = editing.map_or(0, |editing| editing.editor.shelf_of(editing.cursor.row).count());
+            _ = listed(selected, key, cells);
+        }
     }
     None
 }
@@ -124,7 +136,10 @@ fn closes(overlay: &Overlay, key: Key) -> bool {
         Overlay::Why { .. } => 'w',
         Overlay::Breaks { .. } => 'B',
         Overlay::Export { .. } => 'e',
-        Overlay::None | Overlay::Palette { .. } | Overlay::Find { .. } | Overlay::Problem { .. } => 'q',
+        Overlay::Put { .. } => 'p',
+        Overlay::None | Overlay::Palette { .. } | Overlay::Find { .. } | Overlay::Problem { .. } | Overlay::Overwrite { .. } => {
+            'q'
+        }
     };
     let nothing_typed = matches!(overlay, Overlay::Help { filter, .. } if filter.is_empty());
     let quits = key == Key::Char('q') && (nothing_typed || !takes_text(overlay));
@@ -138,15 +153,25 @@ fn takes_text(overlay: &Overlay) -> bool {
 
 fn enter(model: &mut Model) -> Option<Effect> {
     match std::mem::take(&mut model.overlay) {
-        Overlay::None | Overlay::Help { .. } | Overlay::Knobs { .. } | Overlay::Why { .. } | Overlay::Problem { .. } => None,
+        Overlay::None
+        | Overlay::Help { .. }
+        | Overlay::Knobs { .. }
+        | Overlay::Why { .. }
+        | Overlay::Problem { .. }
+        | Overlay::Overwrite { .. } => None,
+        Overlay::Put { selected } => edit::put_chosen(model, selected),
         Overlay::Palette { text, selected } => run_palette(model, text, selected),
         Overlay::Find { text } => {
             find(model, &text);
             None
         }
         Overlay::Breaks { selected } => {
-            let event = model.breaks.iter().nth(selected).copied()?;
-            run::seek(model, event);
+            let hits = &model.breaks.list().get(selected)?.hits;
+            let next = hits.get(hits.partition_point(|&hit| hit <= model.now.event)).or(hits.first()).copied();
+            match next {
+                Some(event) => run::seek(model, event),
+                None => model.say("this run never meets it"),
+            }
             None
         }
         Overlay::Export { selected } => {
@@ -154,6 +179,16 @@ fn enter(model: &mut Model) -> Option<Effect> {
             Some(Effect::Export { format })
         }
     }
+}
+
+/// `y` replaces the file; everything else leaves it as it is.
+fn asked(model: &mut Model, key: Key) -> Option<Effect> {
+    let Overlay::Overwrite { file, plan } = std::mem::take(&mut model.overlay) else { return None };
+    if key == Key::Char('y') {
+        return Some(Effect::SavePlan { file, plan, overwrite: true });
+    }
+    model.say(format!("{file} is left as it is"));
+    None
 }
 
 fn run_palette(model: &mut Model, text: String, selected: usize) -> Option<Effect> {

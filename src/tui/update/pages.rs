@@ -54,7 +54,7 @@ fn open_selected(model: &mut Model) -> Option<Effect> {
 fn act(model: &mut Model) -> Option<Effect> {
     let lesson = Arc::clone(&model.lesson.lesson);
     let Some(page) = lesson.pages.get(model.lesson.page) else {
-        model.say("a scenario without a lesson: 2 to 7 show its run");
+        model.say("a scenario without a lesson: 2 to 9 show its run");
         return None;
     };
     let next = actions(page).nth(model.lesson.taken());
@@ -70,7 +70,7 @@ fn act(model: &mut Model) -> Option<Effect> {
         Some(Action::Set { key, value }) => Some(runs::try_value(model, key, value)),
         Some(Action::Answer) => None,
         None if actions(page).next().is_some() => {
-            let turned = if model.setup.changes.is_empty() { "" } else { ", Bksp puts the knobs back" };
+            let turned = if model.setup.is_turned() { ", Bksp puts the knobs back" } else { "" };
             model.say(format!("all on this page is done; ] turns it{turned}"));
             return None;
         }

@@ -1,6 +1,5 @@
 //! Running and stepping: the position in the run moves from event to event.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +7,17 @@ use std::time::Duration;
 use super::Effect;
 use super::timeline;
 use crate::base::{OpId, Ticks};
-use crate::observe::kind::label;
+use crate::observe::breakpoint::{Breakpoint, Condition};
 use crate::observe::lanes::in_compute_row;
 use crate::observe::state::State;
 use crate::observe::traffic::collective_of;
 use crate::program::head::head;
+use crate::tui::breaks::Break;
 use crate::tui::commands::Command;
 use crate::tui::data::Position;
 use crate::tui::keys::Key;
 use crate::tui::layout::Layout;
-use crate::tui::model::{Model, Prefix};
+use crate::tui::model::{Model, Prefix, View};
 
 /// At speed 1 the playhead crosses so many columns in a second.
 const COLUMNS_PER_SECOND: u128 = 8;
@@ -60,20 +60,27 @@ fn moved(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Opt
         Command::Finish => unit(model, true),
         Command::Begin => unit(model, false),
         Command::Continue => {
-            let stop = stops(model).into_iter().find(|&stop| stop > model.now.event);
-            seek(model, stop.unwrap_or(usize::MAX));
+            let page = page_stop(model).filter(|&stop| stop > model.now.event);
+            stop_at(model, page, model.breaks.next(model.now.event).map(named), usize::MAX, std::cmp::min);
         }
         Command::Reverse => {
-            let stop = stops(model).into_iter().rfind(|&stop| stop < model.now.event);
-            seek(model, stop.unwrap_or(0));
+            let page = page_stop(model).filter(|&stop| stop < model.now.event);
+            stop_at(model, page, model.breaks.last(model.now.event).map(named), 0, std::cmp::max);
         }
         Command::RunToCursor => {
-            let cursor = model.timeline.cursor;
-            seek(model, model.run.data.events_until(Ticks(cursor.time)));
+            let (cursor, data) = (model.timeline.cursor, &model.run.data);
+            // Among programs the cursor is an op, on the timeline a time.
+            let op = model.cursor_op().filter(|_| model.view == View::Debugger);
+            let event = op.and_then(|op| data.record.trace.event_of(op));
+            seek(model, event.unwrap_or_else(|| data.events_until(Ticks(cursor.time))));
             model.timeline.cursor = cursor;
         }
         Command::Rewind => seek(model, 0),
-        Command::Break => toggle_break(model),
+        Command::Break if argument.is_empty() => toggle_break(model),
+        Command::Break => match Breakpoint::parse(argument) {
+            Ok(when) => toggle(model, when),
+            Err(problem) => model.say(problem),
+        },
         Command::GoToEvent => return ControlFlow::Break(parsed(model, argument, "an event's number", go_to_event)),
         _ => return ControlFlow::Continue(()),
     }
@@ -85,12 +92,32 @@ fn go_to_event(model: &mut Model, event: usize) -> Option<Effect> {
     None
 }
 
-/// Where a continued run stops, in order: breakpoints, and where the page of the lesson says.
-fn stops(model: &Model) -> BTreeSet<usize> {
+/// Where the page of the lesson says that the picture stands.
+fn page_stop(model: &Model) -> Option<usize> {
     let data = &model.run.data;
     let stop = model.lesson.page().and_then(|page| page.stop.as_ref());
-    let stop = stop.and_then(|stop| stop.position(data.program(), &data.record.trace));
-    model.breaks.iter().copied().chain(stop).collect()
+    stop.and_then(|stop| stop.position(data.program(), &data.record.trace))
+}
+
+/// An event with the words of its breakpoint.
+fn named((event, stop): (usize, &Break)) -> (usize, String) {
+    (event, stop.when.to_string())
+}
+
+/// Goes to the stop of the page or to the breakpoint, whichever is `nearer`; if there is neither, to the `end`.
+fn stop_at(
+    model: &mut Model,
+    page: Option<usize>,
+    found: Option<(usize, String)>,
+    end: usize,
+    nearer: fn(usize, usize) -> usize,
+) {
+    let (page, found) = (page.unwrap_or(end), found.unwrap_or((end, String::new())));
+    let event = nearer(page, found.0);
+    seek(model, event);
+    if event == found.0 && !found.1.is_empty() {
+        model.say(format!("stopped at {}: {}", found.1, done(model)));
+    }
 }
 
 /// Moves the position, and the cursor with it, which stays on its row. Beyond the ends of the run it stays at them.
@@ -202,10 +229,9 @@ pub fn play(model: &mut Model, elapsed: Duration) {
     }
     let time = Ticks(model.now.time.0.saturating_add(played(model, elapsed)));
     let event = model.run.data.events_until(time);
-    let stop = model.breaks.range(model.now.event + 1..).next().copied().filter(|&stop| stop <= event);
-    if let Some(stop) = stop {
-        model.say(format!("stopped at the breakpoint on event {stop}"));
-        return seek(model, stop);
+    if let Some((stop, words)) = model.breaks.next(model.now.event).filter(|(stop, _)| *stop <= event).map(named) {
+        seek(model, stop);
+        return model.say(format!("stopped at {words}: {}", done(model)));
     }
     if time >= model.run.data.end() {
         return seek(model, usize::MAX);
@@ -225,23 +251,28 @@ fn played(model: &mut Model, elapsed: Duration) -> u64 {
     u64::try_from(millionths / PARTS).unwrap_or(u64::MAX)
 }
 
-/// A breakpoint stands on the event that starts the span under the cursor.
+/// A breakpoint stands on the slot under the cursor, or on the op if no slot made it: in every step.
 fn toggle_break(model: &mut Model) {
-    let (Some((_, span)), Some(op)) = (model.cursor_span(), model.cursor_op()) else {
-        model.say("no op under the cursor: move it onto one");
-        return;
+    let Some(op) = model.cursor_op() else {
+        return model.say("no op under the cursor: move it onto one");
     };
-    let event = span.event as usize;
-    if event == 0 {
-        model.say("this op never starts");
-        return;
-    }
-    let text = label(&model.run.data.run(), op);
-    let set = model.breaks.insert(event);
-    if !set {
-        model.breaks.remove(&event);
-    }
-    model.say(format!("breakpoint {} on {text}, event {event}", if set { "set" } else { "removed" }));
+    let program = model.run.data.program();
+    let slot = program.op(op).origin.slot.filter(|_| model.cursor_row().is_some_and(|row| row.compute));
+    let words = slot.map_or_else(|| head(program, op).to_string(), |slot| slot.to_string());
+    let when = Breakpoint { rank: Some(program.rank_of(op)), condition: Condition::Op(words) };
+    toggle(model, when);
+}
+
+fn toggle(model: &mut Model, when: Breakpoint) {
+    let words = when.to_string();
+    let data = Arc::clone(&model.run.data);
+    let set = model.breaks.toggle(when, &data).map(|set| set.hits.len());
+    model.say(match set {
+        None => format!("breakpoint removed: {words}"),
+        Some(0) => format!("breakpoint set: {words}; this run never meets it"),
+        Some(1) => format!("breakpoint set: {words}; met once"),
+        Some(times) => format!("breakpoint set: {words}; met {times} times"),
+    });
 }
 
 /// The second key of a mark command.

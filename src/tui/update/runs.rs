@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::Effect;
+use super::edit;
 use super::timeline;
 use crate::teach::{Lesson, Stop};
 use crate::tui::data::{Position, RunData};
-use crate::tui::model::{Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, View};
+use crate::tui::model::{
+    Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, VIEWS, View,
+};
 use crate::tui::panels::facts;
 
 /// Opens a lesson at its first page, and asks for the run of that page.
@@ -18,8 +21,10 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
     model.timeline = TimelineModel::default();
     model.player = Player::default();
     model.focus[View::Lesson as usize] = 0;
-    (model.scroll, model.chosen) = ([0; 8], [0; 8]);
+    model.editing = None;
+    (model.scroll, model.chosen) = ([0; VIEWS], [0; VIEWS]);
     model.message.clear();
+    model.breaks.clear();
     let scenario = model.lesson.page().map_or(crate::teach::lesson::SCENARIO, |page| page.scenario.as_str());
     let setup = Setup::of(&model.lesson.lesson, scenario);
     ask(model, setup, Landing::Page)
@@ -30,7 +35,7 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
 pub fn turned(model: &mut Model) -> Option<Effect> {
     let page = model.lesson.page()?;
     let (scenario, stops) = (page.scenario.clone(), page.stop.is_some());
-    let turned = !model.setup.changes.is_empty();
+    let turned = model.setup.is_turned();
     if model.setup.name != scenario || (turned && stops) {
         if turned {
             model.say(PUT_BACK);
@@ -57,7 +62,7 @@ pub fn turn(model: &mut Model, key: &str, value: &str) -> Effect {
 
 /// The page's own scenario with this one change: what a TRY asks for.
 pub fn try_value(model: &mut Model, key: &str, value: &str) -> Effect {
-    let setup = Setup { changes: Vec::new(), ..model.setup.clone() }.with(key, value);
+    let setup = Setup { changes: Vec::new(), plan: None, ..model.setup.clone() }.with(key, value);
     model.say(format!("{key} = {value}"));
     ask(model, setup, Landing::Keep)
 }
@@ -70,15 +75,16 @@ pub fn again(model: &mut Model) -> Option<Effect> {
 
 /// All knobs as the scenario has them.
 pub fn reset(model: &mut Model) -> Option<Effect> {
-    if model.setup.changes.is_empty() {
+    if !model.setup.is_turned() {
         model.say("no knob was turned");
         return None;
     }
-    let setup = Setup { changes: Vec::new(), ..model.setup.clone() };
+    let setup = Setup { changes: Vec::new(), plan: None, ..model.setup.clone() };
     Some(ask(model, setup, Landing::Keep))
 }
 
-fn ask(model: &mut Model, setup: Setup, landing: Landing) -> Effect {
+/// Asks for the run of `setup`.
+pub fn ask(model: &mut Model, setup: Setup, landing: Landing) -> Effect {
     model.requests += 1;
     model.asked = Some(Asked { number: model.requests, landing });
     model.setup = setup.clone();
@@ -129,7 +135,14 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
     let before = put_back.or_else(turned).unwrap_or_default();
     model.say(before + &sentence);
     model.run = RunModel { data, number, setup: model.setup.clone() };
-    model.breaks.clear();
+    if let Some(pinned) = &mut model.pinned {
+        pinned.beside(&model.run);
+    }
+    match edit::told(model) {
+        Some(told) => model.say(told),
+        None => edit::forget(model),
+    }
+    model.breaks.follow(&model.run.data);
     model.marks.clear();
     place.restore(model, landing);
     timeline::keep_in_view(model);

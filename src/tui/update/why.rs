@@ -1,6 +1,7 @@
 //! Why: the chain from the op under the cursor to the op that held all others up, in sentences.
 
 use crate::base::{OpId, Ticks};
+use crate::observe::explain::idle;
 use crate::observe::kind::label;
 use crate::observe::run::Run;
 use crate::observe::why::{Chain, Step, chain};
@@ -8,26 +9,35 @@ use crate::program::Wait;
 use crate::program::head::head;
 use crate::tui::model::Model;
 
-/// Why the op under the cursor did not start earlier; in a gap, why nothing ran; behind the last op of a rank, why it stands. `None` if
-/// nothing there waits.
+/// Why the op under the cursor did not start earlier; where nothing runs, why that is. `None` if nothing there waits.
 #[must_use]
 pub fn sentences(model: &Model) -> Option<String> {
     let data = &model.run.data;
     let run = data.run();
-    let chain = if let (Some(op), Some((place, span))) = (model.cursor_op(), model.cursor_span()) {
-        chain(&run, op, since(model, place, span.start))
-    } else {
-        let stands = data.at(&run, data.events()).heads(model.cursor_row()?.rank);
-        chain(&run, *stands.first()?, data.end())
+    let row = model.cursor_row()?;
+    let (heading, chain) = match (model.cursor_op(), model.cursor_span()) {
+        (Some(op), Some((place, span))) if !span.kind.is_idle() => {
+            (String::new(), chain(&run, op, since(model, place, span.start)))
+        }
+        _ => {
+            let found = idle(&run, data.row(row), (row.rank, row.compute), Ticks(model.timeline.cursor.time));
+            if let Some(idle) = found {
+                (idle.heading(&run), idle.chain)
+            } else {
+                let stands = data.at(&run, data.events()).heads(row.rank);
+                (String::new(), chain(&run, *stands.first()?, data.end()))
+            }
+        }
     };
-    if chain.steps.is_empty() { None } else { Some(in_words(&run, chain)) }
+    let words = if chain.steps.is_empty() { String::new() } else { in_words(&run, chain) };
+    let lines: Vec<String> = [heading, words].into_iter().filter(|part| !part.is_empty()).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// From when on the op under the cursor waited: the start of the gap before it, otherwise just before its own start.
+/// From when on the op that starts at `start` waited: the start of the gap before it, otherwise just before its own start.
 fn since(model: &Model, place: usize, start: Ticks) -> Ticks {
     let before = model.cursor_row().zip(place.checked_sub(1)).map(|(row, before)| model.run.data.row(row).spans[before]);
     match before {
-        _ if model.cursor_span().is_some_and(|(_, span)| span.kind.is_idle()) => start,
         Some(before) if before.kind.is_idle() && before.end == start => before.start,
         _ => Ticks(start.0.saturating_sub(1)),
     }

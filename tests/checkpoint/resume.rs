@@ -1,0 +1,152 @@
+//! Going on: the same bits as without a break, on the same ranks or on others.
+
+use ranklab::checkpoint::{self, Checkpoint};
+use ranklab::lab::Run;
+
+use super::{finish, go_on, state, stored, text};
+use crate::support::scenario;
+
+/// Losses of the last steps, bit by bit.
+fn bits(losses: &[f64]) -> Vec<u64> {
+    losses.iter().map(|loss| loss.to_bits()).collect()
+}
+
+/// Four steps, without a break and with one behind each step: the same losses and the same state.
+fn check(strategy: &str, mesh: (usize, usize), micro_batches: u32, settings: &str) {
+    let scenario_of = |steps| scenario(&text(strategy, mesh, micro_batches, steps, settings));
+    let (whole, end) = finish(&scenario_of(3));
+    for steps in [1, 2] {
+        let (_, half) = finish(&scenario_of(steps));
+        let rest = go_on(&half, &scenario_of(3));
+        let name = format!("{strategy} on {mesh:?}, {settings}, a break behind {steps}");
+        assert_eq!(bits(&rest.losses), bits(&whole.losses[steps as usize..]), "{name}");
+        assert_same(&state(&rest), &end, &name);
+        assert!(["equal", "expected-drift"].contains(&rest.verdict.name()), "{name}: {:?}", rest.verdict);
+    }
+}
+
+fn assert_same(one: &Checkpoint, other: &Checkpoint, name: &str) {
+    assert_eq!(one.manifest, other.manifest, "{name}");
+    for (rank, (one, other)) in one.ranks.iter().zip(&other.ranks).enumerate() {
+        assert!(one == other, "{name}: the state of rank {rank} differs");
+        assert!(one.iter().any(|piece| piece.bytes.iter().any(|&byte| byte != 0)), "{name}: rank {rank} has numbers");
+    }
+}
+
+#[test]
+fn every_strategy_goes_on_bit_for_bit() {
+    for strategy in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"] {
+        for data in [2, 3, 4, 8] {
+            check(strategy, (data, 1), 1 + u32::from(data == 3), "");
+        }
+    }
+    check("fsdp", (4, 1), 2, "[fsdp]\nshard_size = 2\n");
+    check("fsdp", (4, 1), 1, "[fsdp]\nshard_size = 1\n");
+    check("fsdp", (3, 1), 1, "[fsdp]\nreshard_after_forward = false\nwrap = \"block\"\n");
+    check("zero-3", (3, 1), 1, "[numerics]\ndtype = \"f64\"\n");
+    check("zero-2", (3, 1), 1, "[optimizer]\nkind = \"sgd\"\nlr = 0.1\n");
+}
+
+#[test]
+fn every_pipeline_goes_on_bit_for_bit() {
+    for (strategy, schedule, chunks) in [
+        ("ddp", "1f1b", 1),
+        ("zero-1", "gpipe", 1),
+        ("fsdp", "1f1b", 1),
+        ("ddp", "interleaved", 2),
+        ("zero-1", "zb-h1", 1),
+        ("fsdp", "zbv", 2),
+    ] {
+        check(strategy, (2, 2), 4, &format!("[pipeline]\nschedule = \"{schedule}\"\nchunks = {chunks}\n"));
+    }
+    check("ddp", (1, 3), 3, "");
+    check("ddp", (1, 2), 4, "[pipeline]\nschedule = \"dualpipe\"\n");
+}
+
+#[test]
+fn other_models_go_on_bit_for_bit() {
+    let model = "[model]\nlayers = 3\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\n";
+    for more in ["tied = true\n", "kv_heads = 1\nnorm = \"rms\"\nactivation = \"swiglu\"\nbias = \"none\"\n"] {
+        let text = |steps| {
+            let rest = format!(
+                "[batch]\nmicro_batches = 2\nsteps = {steps}\n[parallel]\ndata = 3\n[data_parallel]\nstrategy = \"fsdp\"\n"
+            );
+            scenario(&format!("{model}{more}{rest}"))
+        };
+        let (_, end) = finish(&text(3));
+        let rest = go_on(&finish(&text(2)).1, &text(3));
+        assert_same(&state(&rest), &end, more);
+    }
+}
+
+/// Twelve micro-batches a step, whoever takes them; exact sums do not depend on who does.
+fn part(strategy: &str, (data, pipeline): (usize, usize), steps: u32, settings: &str) -> ranklab::scenario::Scenario {
+    let micro_batches = 12 / u32::try_from(data).expect("a few");
+    scenario(&text(strategy, (data, pipeline), micro_batches, steps, &format!("{settings}[numerics]\nexact = true\n")))
+}
+
+#[test]
+fn other_ranks_strategies_and_cuts_go_on_to_the_same_bits() {
+    let (one, end) = finish(&part("ddp", (1, 1), 9, ""));
+    let relay = [
+        ("zero-3", (3, 1), ""),
+        ("ddp", (2, 1), ""),
+        ("fsdp", (2, 2), "[pipeline]\nschedule = \"1f1b\"\n"),
+        ("zero-1", (4, 1), ""),
+        ("fsdp", (4, 1), "[fsdp]\nshard_size = 2\n"),
+        ("ddp", (1, 2), "[pipeline]\nschedule = \"dualpipe\"\n"),
+        ("zero-2", (6, 1), ""),
+        ("ddp", (1, 3), "[pipeline]\nlayers_per_stage = [1, 3, 1]\n"),
+        ("fsdp", (2, 2), "[pipeline]\nschedule = \"interleaved\"\nchunks = 2\n"),
+    ];
+    let mut saved: Option<Checkpoint> = None;
+    for (steps, (strategy, mesh, settings)) in (1..).zip(relay) {
+        let scenario = part(strategy, mesh, steps, settings);
+        let run: Run = saved.map_or_else(|| finish(&scenario).0, |saved| go_on(&saved, &scenario));
+        assert_eq!(run.verdict.name(), "equal", "{strategy} on {mesh:?}");
+        assert_eq!(bits(&run.losses), bits(&one.losses[steps as usize - 1..steps as usize]), "{strategy} on {mesh:?}");
+        saved = Some(state(&run));
+    }
+    let whole = |state: &Checkpoint| state.whole("test").expect("a whole model");
+    assert!(whole(&saved.expect("nine runs")) == whole(&end), "nine owners end where one device does");
+}
+
+#[test]
+fn another_batch_goes_on_with_the_data_that_nobody_has_seen() {
+    let (_, half) = finish(&scenario(&text("zero-3", (3, 1), 2, 2, "")));
+    assert_eq!((half.manifest.step, half.manifest.samples), (2, 12));
+    let check = |size: u32, micro_batches, expected: Result<u32, &str>| {
+        let text =
+            text("ddp", (2, 1), micro_batches, 3, "").replace("steps = 3", &format!("steps = 3\nmicro_batch_size = {size}"));
+        let scenario = scenario(&text);
+        match (checkpoint::start("test", &half, &scenario), expected) {
+            (Ok(start), Ok(first)) => {
+                let ranklab::scenario::Task::Train(training) = start.scenario.task else { panic!("a training") };
+                assert_eq!((training.batch.before.steps, training.batch.before.micro_batches), (2, first));
+            }
+            (Err(problems), Err(text)) => assert!(problems.to_string().contains(text), "{problems}"),
+            (found, expected) => panic!("{expected:?}: {found:?}"),
+        }
+    };
+    check(1, 5, Ok(12));
+    check(4, 1, Ok(3));
+    check(5, 1, Err("no whole micro-batches of 5"));
+}
+
+#[test]
+fn trouble_meets_the_step_that_it_names() {
+    let rule = "[[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce bucket0\"\nstep = 2\n";
+    let (whole, _) = finish(&scenario(&text("ddp", (2, 1), 1, 3, rule)));
+    assert_eq!(whole.verdict.name(), "wrong");
+    let rest = go_on(&finish(&scenario(&text("ddp", (2, 1), 1, 2, ""))).1, &scenario(&text("ddp", (2, 1), 1, 3, rule)));
+    assert_eq!((rest.verdict.name(), bits(&rest.losses)), ("wrong", bits(&whole.losses[2..])));
+}
+
+#[test]
+fn replicas_that_have_drifted_apart_are_no_model() {
+    let rule = "[[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce bucket0\"\n";
+    let (_, drifted) = finish(&scenario(&text("ddp", (3, 1), 1, 1, rule)));
+    let problems = stored(&drifted).whole("dir").expect_err("three models");
+    let text = problems.to_string();
+    assert!(text.contains("r0 and r1 both have") && text.contains("not the same bits") && text.contains("--> dir"), "{text}");
+}
