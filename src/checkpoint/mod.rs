@@ -35,6 +35,7 @@ pub use resume::{Start, mismatches, start};
 pub use save::{place, save};
 
 use crate::base::Rank;
+use crate::base::mesh::Axis;
 use crate::engine::state::{self, Misfit, Piece, Whole};
 use crate::lab::Run;
 use crate::scenario::problem::{Problem, Problems};
@@ -88,6 +89,9 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
     match (&scenario.task, scenario.numerics.values) {
         (Task::Collective(_), _) => refuse("a bare [collective] has no state to keep", "checkpoints are of trainings"),
         (_, Values::Shape) => refuse("values = \"shape\" has no numbers to keep", "values = \"real\" computes them"),
+        (Task::Train(training), Values::Real) if training.mesh.size(Axis::Tensor) > 1 => {
+            refuse("slices of tensor-parallel ranks are not kept yet", "parallel.tensor = 1 trains the same model")
+        }
         (Task::Train(training), Values::Real) => Ok(training),
     }
 }
