@@ -58,6 +58,8 @@ pub struct Table {
 pub struct Device {
     /// Achieved floating-point operations a second in matrix products.
     pub flops_per_second: f64,
+    /// Dense peak of its matrix units, which the utilizations MFU and HFU are shares of; `None` where nobody says.
+    pub peak_flops_per_second: Option<f64>,
     /// Bytes a second to and from its memory, for element-wise work.
     pub memory_bytes_per_second: f64,
     /// Memory.

@@ -73,8 +73,15 @@ impl Precision {
     /// Parameters and gradients of one type; half-precision parameters keep their moments in f32.
     #[must_use]
     pub fn plain(dtype: Dtype) -> Self {
-        let moment = if dtype.size() < 4 { Dtype::F32 } else { dtype };
-        Self { parameter: dtype, gradient: dtype, accumulator: None, master: None, moment }
+        Self { parameter: dtype, gradient: dtype, accumulator: None, master: None, moment: dtype.widened() }
+    }
+
+    /// What a run that computes keeps: with parameters in half precision, gradients add up in f32, and a copy in f32 is updated
+    /// (mixed-adam-18).
+    #[must_use]
+    pub fn computed(dtype: Dtype) -> Self {
+        let wide = dtype.widened();
+        Self { gradient: wide, master: (wide != dtype).then_some(wide), ..Self::plain(dtype) }
     }
 
     /// Bytes for each parameter: its own, its gradient's, the optimizer's.
@@ -108,6 +115,8 @@ mod tests {
         assert_eq!(bytes("mixed-adam-16"), [2, 2, 12]);
         assert_eq!(bytes("mixed-adam-20"), [2, 6, 12]);
         assert_eq!(bytes("fp32-adam-16"), [4, 4, 8]);
+        assert_eq!(Precision::computed(Dtype::Bf16), Convention::find("mixed-adam-18").expect("a row of the table").precision);
+        assert_eq!(Precision::computed(Dtype::F64), Precision::plain(Dtype::F64));
         assert_eq!(Precision::plain(Dtype::F64).bytes(OptimizerKind::Sgd), [8, 8, 0]);
     }
 }

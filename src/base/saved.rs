@@ -1,9 +1,9 @@
 //! What the forward pass saves for the backward pass, and what I leaves for W: names and shapes, known before anything runs.
 //!
-//! All of it has the dtype of the values. One block saves 10 h + n t + 2 elements per token where f = 4h, n = kv and the
-//! activation is GELU: normalised inputs (2h), q k v (3h), probabilities (n t), attention output (h), first layer's output (4h), and two
-//! 1/sigma. Neither the norms' outputs nor the activation's are saved: I makes them again on its way, at the price
-//! of a multiplication, and leaves them for W.
+//! All of it has the dtype of the values, but for masks, which take a byte for an element. One block saves 10 h + n t + 2 elements per
+//! token where f = 4h, n = kv and the activation is GELU: normalised inputs (2h), q k v (3h), probabilities (n t), attention output (h),
+//! first layer's output (4h), and two 1/sigma. Neither the norms' outputs nor the activation's are saved: I makes them again on its way,
+//! at the price of a multiplication, and leaves them for W. With dropout come masks of 2h + n t bytes.
 //!
 //! Shape letters as in [`super::model`].
 
@@ -35,7 +35,7 @@ impl SavedTensor {
 #[must_use]
 pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
     let (t, h, n) = (model.sequence, model.hidden, model.heads);
-    vec![
+    let mut list = vec![
         saved("norm1 normalised", &[b, t, h]),
         saved("norm1 1/sigma", &[b, t]),
         saved("q k v", &[b, t, model.qkv_rows()]),
@@ -44,7 +44,29 @@ pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
         saved("norm2 normalised", &[b, t, h]),
         saved("norm2 1/sigma", &[b, t]),
         saved("feed-forward input", &[b, t, ffn_input_width(model)]),
+    ];
+    if model.dropout > 0.0 {
+        list.extend(block_masks(model, b));
+    }
+    list
+}
+
+/// The masks of a block's dropout, in the order in which it draws them: those that Megatron draws, too.
+#[must_use]
+pub fn block_masks(model: &Model, b: usize) -> [SavedTensor; 3] {
+    let (t, h, n) = (model.sequence, model.hidden, model.heads);
+    [
+        SavedTensor { core: true, ..mask("softmax dropout mask", &[b, n, t, t]) },
+        mask("attention dropout mask", &[b, t, h]),
+        mask("feed-forward dropout mask", &[b, t, h]),
     ]
+}
+
+/// What the embedding's forward pass saves: its mask, with dropout.
+#[must_use]
+pub fn embedding_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
+    let list = [mask("embedding dropout mask", &[b, model.sequence, model.hidden])];
+    list.into_iter().filter(|_| model.dropout > 0.0).collect()
 }
 
 /// What a block's forward pass saves in Megatron without flash attention, dropout on. In half precision that is sbh (34 + 5 a s / h) bytes
@@ -52,23 +74,21 @@ pub fn block_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
 #[must_use]
 pub fn block_saved_by_megatron(model: &Model, b: usize) -> Vec<SavedTensor> {
     let (t, h, n) = (model.sequence, model.hidden, model.heads);
-    let mask = |name, dims: &[usize]| SavedTensor { mask: true, ..saved(name, dims) };
     let core = |tensor| SavedTensor { core: true, ..tensor };
-    vec![
+    let mut list = vec![
         saved("norm1 input", &[b, t, h]),
         saved("norm1 output", &[b, t, h]),
         saved("q k v", &[b, t, model.qkv_rows()]),
         core(saved("softmax output", &[b, n, t, t])),
-        core(mask("softmax dropout mask", &[b, n, t, t])),
         core(saved("softmax dropout output", &[b, n, t, t])),
         saved("attention output", &[b, t, n * model.head_size()]),
-        mask("attention dropout mask", &[b, t, h]),
         saved("norm2 input", &[b, t, h]),
         saved("norm2 output", &[b, t, h]),
         saved("feed-forward input", &[b, t, ffn_input_width(model)]),
         saved("activation output", &[b, t, model.ffn]),
-        mask("feed-forward dropout mask", &[b, t, h]),
-    ]
+    ];
+    list.extend(block_masks(model, b));
+    list
 }
 
 /// What a block's I leaves for its W, besides what the forward pass saved.
@@ -171,4 +191,8 @@ fn norm_gradients(model: &Model, weight: &'static str, bias: &'static str) -> Ve
 
 fn saved(name: &'static str, dims: &[usize]) -> SavedTensor {
     SavedTensor { name, dims: dims.to_vec(), core: false, mask: false }
+}
+
+fn mask(name: &'static str, dims: &[usize]) -> SavedTensor {
+    SavedTensor { mask: true, ..saved(name, dims) }
 }

@@ -308,6 +308,15 @@ impl OptimizerKind {
 }
 
 impl Dtype {
+    /// The type in which sums of this one are taken.
+    #[must_use]
+    pub fn widened(self) -> Self {
+        match self {
+            Self::Bf16 | Self::F16 => Self::F32,
+            wide => wide,
+        }
+    }
+
     /// Bytes of one element.
     #[must_use]
     pub fn size(self) -> u64 {

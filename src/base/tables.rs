@@ -43,6 +43,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug)]
 struct DeviceEntry {
     flops_per_second: f64,
+    peak_flops_per_second: Option<f64>,
     memory_bytes_per_second: f64,
     memory: Bytes,
     source: &'static str,
@@ -67,6 +68,7 @@ impl Entry {
     pub fn table(&self) -> Table {
         let device = Device {
             flops_per_second: self.device.flops_per_second,
+            peak_flops_per_second: self.device.peak_flops_per_second,
             memory_bytes_per_second: self.device.memory_bytes_per_second,
             memory: self.device.memory,
             source: self.device.source.to_owned(),
@@ -84,24 +86,27 @@ impl LinkEntry {
 
 const H100: DeviceEntry = DeviceEntry {
     flops_per_second: 794.5e12,
+    peak_flops_per_second: Some(989.4e12),
     memory_bytes_per_second: 3.35e12,
     memory: Bytes(80_000_000_000),
-    source: "bf16 matrix products at 794.5 TFLOP/s, 80 % of the dense peak of 989 (the best shape of \
+    source: "bf16 matrix products at 794.5 TFLOP/s, 80 % of the dense peak of 989.4 (the best shape of \
              github.com/stas00/ml-engineering, compute/accelerator, maximum achievable matmul FLOPS; real shapes reach less); \
-             80 GB at 3.35 TB/s (NVIDIA H100 SXM data sheet)",
+             989.4, and 80 GB at 3.35 TB/s (NVIDIA H100 SXM data sheet: 1,979 with sparsity, half of it without)",
 };
 
 const A100: DeviceEntry = DeviceEntry {
     flops_per_second: 271.2e12,
+    peak_flops_per_second: Some(312e12),
     memory_bytes_per_second: 2.0e12,
     memory: Bytes(80_000_000_000),
     source: "bf16 matrix products at 271.2 TFLOP/s, 87 % of the dense peak of 312 (the best shape of \
              github.com/stas00/ml-engineering, compute/accelerator, maximum achievable matmul FLOPS; real shapes reach less); \
-             80 GB at 2.0 TB/s (same source, memory table)",
+             312 (NVIDIA A100 data sheet, without sparsity); 80 GB at 2.0 TB/s (the first source, memory table)",
 };
 
 const LAPTOP: DeviceEntry = DeviceEntry {
     flops_per_second: 0.2e12,
+    peak_flops_per_second: None,
     memory_bytes_per_second: 40e9,
     memory: Bytes(16_000_000_000),
     source: "assumption: f32 matrix products at 0.2 TFLOP/s, 16 GB at 40 GB/s",
@@ -152,6 +157,8 @@ mod tests {
             for link in [&table.inside, &table.between] {
                 assert!(link.bytes_per_second > 0.0 && !link.source.is_empty());
             }
+            let device = &table.device;
+            assert!(device.peak_flops_per_second.is_none_or(|peak| device.flops_per_second < peak), "{}", table.name);
         }
         assert!(Entry::find("unit").is_none(), "`unit` names the textbook's costs");
     }

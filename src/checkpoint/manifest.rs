@@ -30,7 +30,7 @@ const MOST_RANKS: usize = 65_536;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// The form, `ranklab.checkpoint/1`.
     pub format: String,
     /// What the ranks that wrote it shared out.
     pub strategy: Strategy,

@@ -17,12 +17,7 @@ pub struct Arguments {
 /// Prints what was found; the exit code says whether anything was.
 pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(topology) = arguments.input.topology()? {
-        print(&format!(
-            "# {} GPUs, {} NICs\n{}",
-            topology.gpus(),
-            topology.devices.len() - topology.gpus(),
-            topology.hardware()
-        ))?;
+        print(&format!("# {} GPUs, {} NICs\n{}", topology.gpus(), topology.nics(), topology.hardware()))?;
         return Ok(Exit::Done);
     }
     let asked = arguments.input.scenario()?;

@@ -10,6 +10,7 @@ use crate::base::Bytes;
 use crate::base::words::counted;
 use crate::checkpoint::{self, Broken, Checkpoint, Disk, Start, export};
 use crate::lab::Run;
+use crate::program::trouble::TroubleKind;
 use crate::scenario::Scenario;
 
 /// What to do.
@@ -57,15 +58,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 fn run_export(arguments: &Export) -> Outcome {
     let (name, checkpoint) = load(&arguments.folder)?;
-    let bytes = if arguments.no_gather {
-        export::ungathered(&checkpoint)
-    } else {
-        export::gathered(&checkpoint.manifest, &*checkpoint.whole(&name)?)
-    };
-    let bytes = bytes.map_err(|error| Failure::Io(format!("cannot export `{name}`: {error}")))?;
-    write_new(&arguments.out, &bytes)?;
-    eprintln!("wrote {}, {}", arguments.out.display(), Bytes(bytes.len() as u64));
+    write_export(&arguments.out, &name, &checkpoint, !arguments.no_gather)?;
     Ok(Exit::Done)
+}
+
+/// Writes the whole model, or what rank 0 has of it, to a new file.
+fn write_export(out: &Path, name: &str, checkpoint: &Checkpoint, gathers: bool) -> Result<(), Failure> {
+    let bytes =
+        if gathers { export::gathered(&checkpoint.manifest, &*checkpoint.whole(name)?) } else { export::ungathered(checkpoint) };
+    let bytes = bytes.map_err(|error| Failure::Io(format!("cannot export `{name}`: {error}")))?;
+    write_new(out, &bytes)?;
+    eprintln!("wrote {}, {}", out.display(), Bytes(bytes.len() as u64));
+    Ok(())
 }
 
 fn check(path: &Path) -> Outcome {
@@ -133,18 +137,48 @@ pub fn start(folder: &Path, scenario: &Scenario) -> Result<Start, Failure> {
     Ok(start)
 }
 
+/// Refuses to run `scenario` if its parameters could not be written to the new file `path`.
+///
+/// # Errors
+/// If the file exists, or the scenario has no parameters.
+pub fn new_file(path: &Path, scenario: &Scenario) -> Result<(), Failure> {
+    let name = path.display().to_string();
+    checkpoint::training(&name, scenario)?;
+    if path.exists() {
+        return Err(Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")));
+    }
+    Ok(())
+}
+
+/// Writes the parameters at the end of a completed `run` to the new file `path`: gathered, unless a fault forgets it. What was written is
+/// checked.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn export_end(path: &Path, run: &Run) -> Outcome {
+    let name = path.display().to_string();
+    let state = state(&name, run)?;
+    let forgets = run.scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::SaveAlone);
+    write_export(path, &name, &state, !forgets)?;
+    check(path)
+}
+
+fn state(name: &str, run: &Run) -> Result<Checkpoint, Failure> {
+    let training = checkpoint::training(name, &run.scenario)?;
+    Checkpoint::of(run, training).map_err(|error| Failure::Io(format!("cannot read the state: {error}")))
+}
+
 /// Saves the state at the end of a completed `run` in `folder`.
 ///
 /// # Errors
 /// If it cannot be written; an earlier checkpoint is whole then.
 pub fn save(folder: &Path, run: &Run) -> Result<(), Failure> {
     let name = folder.display().to_string();
-    let training = checkpoint::training(&name, &run.scenario)?;
-    let unwritten = |error: &dyn std::fmt::Display| {
+    let state = state(&name, run)?;
+    let unwritten = |error: std::io::Error| {
         Failure::Io(format!("cannot save a checkpoint in `{name}`: {error}; what was there before is as it was"))
     };
-    let state = Checkpoint::of(run, training).map_err(|error| unwritten(&error))?;
-    let saved = checkpoint::save(&mut Disk(folder.to_owned()), &state).map_err(|error| unwritten(&error))?;
+    let saved = checkpoint::save(&mut Disk(folder.to_owned()), &state).map_err(unwritten)?;
     eprintln!(
         "saved {name}, behind step {}: {} of {}",
         saved.step,

@@ -5,6 +5,7 @@ mod checkpoint;
 mod compare;
 mod compile;
 mod completions;
+mod debug;
 mod doctor;
 mod export;
 mod failure;
@@ -48,6 +49,8 @@ enum Command {
     Check(check::Arguments),
     /// Run two scenarios, or read saved traces, and say how they differ
     Compare(compare::Arguments),
+    /// Say where idle time comes from, when breakpoints are met, and why a rank waits
+    Debug(debug::Arguments),
     /// Run a scenario, and write its picture or its record to a file
     Export(export::Arguments),
     /// Export or check a checkpoint that `run --save` wrote
@@ -101,6 +104,7 @@ fn dispatch(command: Option<Command>) -> Outcome {
         Some(Command::Compile(arguments)) => compile::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
+        Some(Command::Debug(arguments)) => debug::run(&arguments),
         Some(Command::Export(arguments)) => export::run(&arguments),
         Some(Command::Checkpoint(arguments)) => checkpoint::run(&arguments),
         Some(Command::List(arguments)) => list::run(&arguments),

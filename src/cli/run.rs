@@ -23,6 +23,9 @@ pub struct Arguments {
     /// Go on from a checkpoint, whatever ranks and strategy saved it; batch.steps counts the steps that are done, too
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// Write the parameters at the end to one safetensors file, which must not exist, and check what was written
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
 }
 
 /// Runs it; the exit code is the outcome's.
@@ -30,6 +33,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let asked = arguments.input.scenario()?;
     // What cannot be saved is told before a long run, not behind it.
     arguments.save.iter().try_for_each(|folder| checkpoint::place(folder, &asked.scenario))?;
+    arguments.export.iter().try_for_each(|file| checkpoint::new_file(file, &asked.scenario))?;
     let start = arguments.resume.as_deref().map(|folder| checkpoint::start(folder, &asked.scenario)).transpose()?;
     let (scenario, state) = start.as_ref().map_or((&asked.scenario, None), |start| (&start.scenario, Some(&start.state)));
     let run = Lab::new().run_from(scenario, state).map_err(|error| asked.failure(error))?;
@@ -37,11 +41,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let text =
         if arguments.json { export(&observed, given, Format::Json) } else { summary(&observed.run, observed.metrics(), &given) };
     print(&text)?;
-    if let Some(folder) = &arguments.save {
-        match run.session.trace().outcome {
-            trace::Outcome::Completed => checkpoint::save(folder, &run)?,
-            _ => return Err(Failure::NotSaved(Exit::of(&run), folder.display().to_string())),
-        }
+    let is_complete = run.session.trace().outcome == trace::Outcome::Completed;
+    if let Some(path) = arguments.save.as_ref().or(arguments.export.as_ref()).filter(|_| !is_complete) {
+        return Err(Failure::NotSaved(Exit::of(&run), path.display().to_string()));
     }
-    Ok(Exit::of(&run))
+    arguments.save.iter().try_for_each(|folder| checkpoint::save(folder, &run))?;
+    let exported = arguments.export.as_ref().map(|file| checkpoint::export_end(file, &run)).transpose()?;
+    Ok(exported.filter(|exit| *exit != Exit::Done).unwrap_or_else(|| Exit::of(&run)))
 }

@@ -34,7 +34,8 @@ pub(super) fn run(build: &mut Build) {
     let padded = if kind == CollectiveKind::AllReduce { elements } else { elements.next_multiple_of(task.chunks) };
     let bytes = |elements: usize| Bytes(elements as u64 * dtype.size());
     let (label, padding) = ("payload".to_owned(), bytes(padded - elements));
-    let collective = program.collective(Collective { group, kind, label, step: 0, bytes: bytes(padded), dtype, padding });
+    let collective =
+        program.collective(Collective { group, kind, label, step: 0, bytes: bytes(padded), dtype, padding, shards: 1 });
     let origin = Origin { slot: None, step: 0, pass: PassName::Lower };
     let sizes = expand::chunk_sizes(padded, task.chunks);
     let layouts: Vec<_> = sizes.map(|size| program.layout(Layout::tensor(dtype, &[size]))).collect();

@@ -225,7 +225,9 @@ impl Walk<'_> {
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
-                self.run(site, self.passes(part).forward, &[output]);
+                let saved = self.embedding_mask(site, part);
+                let writes: Vec<BufferId> = std::iter::once(output).chain(saved).collect();
+                self.run(site, self.passes(part).forward, &writes);
             }
             Part::Block(_) | Part::Module(..) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
@@ -269,9 +271,16 @@ impl Walk<'_> {
         };
         self.read(site, first, part.place, part);
         self.read(site, second, part.place, part);
+        let mask = if part.part == Part::Embedding { self.embedding_mask(site, part) } else { None };
+        self.reads.extend(mask);
         let gradients = &part.gradients[site.home];
         self.reads.extend_from_slice(gradients);
         self.run(site, self.passes(part).backward_weight, gradients);
+    }
+
+    /// What an embedding with dropout saves.
+    fn embedding_mask(&mut self, site: Site, part: &PartTables) -> Option<BufferId> {
+        (self.training.model.dropout > 0.0).then(|| self.buffer(site, Flows::Saved, part.place, part))
     }
 
     pub fn passes(&self, part: &PartTables) -> Passes {

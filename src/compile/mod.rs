@@ -143,6 +143,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         micro_batches_per_step: trouble::averaged_over(scenario, training.batch.micro_batches, data_ranks),
         steps: training.batch.steps,
         first_step: training.batch.before.steps,
+        padded: training.batch.padded,
         dtype: training.precision.parameter,
         initial: training.precision.parameter,
         grid: scenario.numerics.exact.then_some(EXACT_GRID),

@@ -49,8 +49,16 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
         fold: Fold { size: training.fold, stride: training.mesh.stride(Axis::Data) },
     });
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
-    let barrier =
-        |step| Collective { group, kind: CollectiveKind::Barrier, label: "step".to_owned(), step, bytes, dtype, padding: bytes };
+    let barrier = |step| Collective {
+        group,
+        kind: CollectiveKind::Barrier,
+        label: "step".to_owned(),
+        step,
+        bytes,
+        dtype,
+        padding: bytes,
+        shards: 1,
+    };
     (0..training.batch.steps).map(|step| program.collective(barrier(step))).collect()
 }
 
@@ -153,7 +161,7 @@ impl Gathers<'_> {
             let padding = bytes(padded - unit.elements(program), dtype);
             let group = program.group(group);
             let (kind, label, bytes) = (CollectiveKind::AllGather, unit.label.clone(), bytes(padded, dtype));
-            program.collective(Collective { group, kind, label, step, bytes, dtype, padding })
+            program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
         })
     }
 }

@@ -3,12 +3,15 @@
 //! Fully recomputed, a layer keeps its input alone, and its forward runs twice: a third more work for a step. Selectively, it keeps all but
 //! the attention core, whose scores and masks grow with the square of the sequence and are cheap to compute again. Source: Korthikanti
 //! et al. 2022, "Reducing activation recomputation in large transformer models", arXiv 2205.05198.
+//!
+//! With dropout, forward leaves word where its random numbers stood, and what computes a layer again takes them up from there: else it would
+//! drop other elements. These numbers are counted (seed, place, element), so the state is the seed and a number.
 
 use std::collections::BTreeMap;
 
 use crate::base::model::Part;
-use crate::base::{BufferId, LayoutId, OpId, Rank};
-use crate::program::tables::COMPUTE;
+use crate::base::{BufferId, Dtype, LayoutId, OpId, Rank};
+use crate::program::tables::{COMPUTE, Layout, TensorPart};
 use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::{Recompute, Training};
 
@@ -23,7 +26,15 @@ pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let mut walk = Walk { program, training, rank, forwards: BTreeMap::new(), again: BTreeMap::new(), issued: Vec::new() };
+        let mut walk = Walk {
+            program,
+            training,
+            rank,
+            forwards: BTreeMap::new(),
+            again: BTreeMap::new(),
+            states: BTreeMap::new(),
+            issued: Vec::new(),
+        };
         order.into_iter().for_each(|op| walk.op(op));
         let issued = walk.issued;
         program.order[rank.index()] = issued;
@@ -39,6 +50,8 @@ struct Walk<'a> {
     forwards: BTreeMap<BufferId, OpId>,
     /// By what is left of it: where the attention core is computed again.
     again: BTreeMap<BufferId, BufferId>,
+    /// By what a layer saves: the word that forward leaves of its random numbers.
+    states: BTreeMap<BufferId, BufferId>,
     issued: Vec<OpId>,
 }
 
@@ -63,14 +76,30 @@ impl Walk<'_> {
     /// Forward writes the layer's output alone.
     fn keep_the_input(&mut self, op: OpId) {
         let (reads, writes) = (self.program.reads(op).to_vec(), self.program.writes(op).to_vec());
-        self.program.set_operands(op, (&reads, &writes[..1]));
+        let state = self.random_state(writes[1]);
+        let kept: Vec<BufferId> = writes[..1].iter().copied().chain(state).collect();
+        self.program.set_operands(op, (&reads, &kept));
         self.forwards.insert(writes[1], op);
+    }
+
+    /// Where forward leaves word of the random numbers with which it made `saved`.
+    fn random_state(&mut self, saved: BufferId) -> Option<BufferId> {
+        if self.training.model.dropout == 0.0 || !self.training.recompute.preserve_rng_state {
+            return None;
+        }
+        let Name::Saved(place, micro_batch) = self.program.buffers[saved.index()].name else { return None };
+        let word = |name: &str| TensorPart { name: name.to_owned(), dtype: Dtype::U32, dims: vec![1] };
+        let layout = self.program.layout(Layout { parts: vec![word("seed"), word("first sample")] });
+        let state = self.program.buffer(self.rank, Name::RandomState(place, micro_batch), Role::Activation, layout);
+        self.states.insert(saved, state);
+        Some(state)
     }
 
     /// Before backward: the same as forward did, this time for what it saves.
     fn run_forward_again(&mut self, backward: OpId, part: Part, shares: u32) {
         let saved = self.program.reads(backward)[1];
-        let reads = self.program.reads(self.forwards[&saved]).to_vec();
+        let mut reads = self.program.reads(self.forwards[&saved]).to_vec();
+        reads.extend(self.states.get(&saved));
         self.insert(backward, Kernel::Recompute(part), shares, (&reads, &[saved]));
     }
 
@@ -82,13 +111,19 @@ impl Walk<'_> {
         self.program.buffers[saved.index()].layout = rest;
         let again = self.program.buffer(self.rank, Name::Recomputed(place, micro_batch), Role::Activation, core);
         self.again.insert(saved, again);
+        if let Some(state) = self.random_state(saved) {
+            let (reads, mut writes) = (self.program.reads(op).to_vec(), self.program.writes(op).to_vec());
+            writes.push(state);
+            self.program.set_operands(op, (&reads, &writes));
+        }
     }
 
     /// Before backward: the attention core, from queries, keys and values.
     fn run_the_core_again(&mut self, backward: OpId, part: Part, shares: u32) {
         let saved = self.program.reads(backward)[1];
         let again = self.again[&saved];
-        self.insert(backward, Kernel::RecomputeAttention(part), shares, (&[saved], &[again]));
+        let reads: Vec<BufferId> = std::iter::once(saved).chain(self.states.get(&saved).copied()).collect();
+        self.insert(backward, Kernel::RecomputeAttention(part), shares, (&reads, &[again]));
         self.read_the_core(backward, 1);
     }
 

@@ -85,7 +85,8 @@ impl Stages {
             stage_of_place,
             activation: program.layout(Layout::tensor(dtype, &[tensor_parallel::tokens(training), vec![model.hidden]].concat())),
             tokens: program.layout(Layout::tensor(Dtype::U32, &[size, model.sequence])),
-            loss: program.layout(Layout::tensor(dtype, &[])),
+            // A mean over many tokens: nobody takes it in half precision.
+            loss: program.layout(Layout::tensor(dtype.widened(), &[])),
             inside: tensor_parallel::layouts(program, training),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
@@ -211,7 +212,7 @@ pub(super) fn place(model: &Model, part: Part) -> u32 {
 pub(super) fn saved(training: &Training, part: Part) -> Vec<SavedTensor> {
     let (model, size) = (&training.model, training.batch.micro_batch_size);
     match part {
-        Part::Embedding => Vec::new(),
+        Part::Embedding => saved::embedding_saved(model, size),
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron(model, size),
         Part::Block(_) => saved::block_saved(model, size),
         Part::Module(_, module) => tensor_parallel::saved(training, module),

@@ -43,6 +43,7 @@ fn sums(program: &mut Program, training: &Training, tied: ParameterId, split: Sp
         bytes,
         dtype,
         padding: crate::base::Bytes::ZERO,
+        shards: 1,
     };
     (0..training.batch.steps).map(|step| program.collective(sum(step))).collect()
 }

@@ -46,6 +46,10 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
             let batches = training.batch.micro_batches;
             is_several && !sharing.gradients && training.data_parallel.no_sync && batches > 1 && !training.is_two_way()
         }
+        TroubleKind::UnequalTokens => {
+            is_several && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
+        }
+        TroubleKind::SaveAlone => sharing.parameters,
         TroubleKind::SameSeed => is_cut,
         TroubleKind::RowsOfQkv => is_cut && training.model.fused_qkv,
         TroubleKind::BiasBeforeSum => is_cut && training.model.bias != Bias::None,

@@ -202,6 +202,8 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 }
 
 /// A stage's blocks share its slot evenly, passes that run as one share theirs as they share the sum of their own; all else is free.
+/// So is the attention core computed again: its share of a forward slot, t / (t + 6 h) where f = 4h, is a few hundredths in the papers'
+/// models, and depends on sizes that a slot knows nothing of. Hardware tables charge its FLOPs.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
         Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,

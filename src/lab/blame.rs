@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::reference::one_device;
 use super::verdict::Difference;
-use crate::base::{OpId, Rank};
+use crate::base::{Dtype, OpId, Rank};
 use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::value::{Value, Values};
@@ -18,8 +18,10 @@ use crate::program::op::SkippedKind;
 use crate::program::{Name, OpKind, Program};
 use crate::scenario::{Scenario, Task};
 
-/// Relative distance above which two results differ by more than rounding.
-const ROUNDING: f64 = 1e-3;
+/// Relative distance above which two results differ by more than rounding: bf16 has 8 binary digits.
+fn rounding(program: &Program) -> f64 {
+    if program.setting.dtype == Dtype::Bf16 { 0.05 } else { 1e-3 }
+}
 
 /// The first difference of a wrong run, given the wrong gradient that was found.
 pub(super) fn blame(
@@ -72,7 +74,7 @@ fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Opti
         let all = if own.len() < all.len() { all.get(place * own.len()..(place + 1) * own.len())? } else { &all };
         let norm = |elements: &mut dyn Iterator<Item = f64>| elements.map(|x| x * x).sum::<f64>().sqrt();
         let distance = norm(&mut own.iter().zip(all).map(|(a, b)| a - b));
-        let close = distance <= ROUNDING * norm(&mut all.iter().copied());
+        let close = distance <= rounding(program) * norm(&mut all.iter().copied());
         (!close).then_some(())
     };
     let wrong = view.writes.iter().find(|buffer| {

@@ -16,6 +16,7 @@ use crate::engine::state::Whole;
 use crate::engine::value::Loss;
 use crate::program::Program;
 use crate::program::plan::{Cell, Pass, Plan, Slot};
+use crate::program::tables::Padded;
 use crate::scenario::{Order, Scenario, Task, Training};
 
 /// One device's numbers.
@@ -113,6 +114,8 @@ pub fn one_device(scenario: &Scenario, training: &Training) -> Scenario {
     }
     training.pipeline.order = Order::Plan(Arc::new(in_turn(&orders)));
     training.batch.micro_batches *= replicas;
+    // One device takes the mean over all tokens that count.
+    training.batch.padded = training.batch.padded.map(|padded| Padded { weighted: true, ..padded });
     training.mesh = Mesh::new(1, 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
@@ -160,7 +163,7 @@ fn in_double(program: &Program) -> Program {
     program.setting.initial = program.setting.dtype;
     program.setting.dtype = Dtype::F64;
     for part in program.layouts.iter_mut().flat_map(|layout| &mut layout.parts) {
-        if part.dtype != Dtype::U32 {
+        if !matches!(part.dtype, Dtype::U32 | Dtype::U8) {
             part.dtype = Dtype::F64;
         }
     }

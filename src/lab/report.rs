@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::{Diagnosis, Run, Verdict};
 use crate::base::hardware::Costs;
-use crate::observe::report::{Diagnosis as ReportDiagnosis, FirstDifference, Given, Verdict as ReportVerdict, VerdictKind};
+use crate::observe::formula::{self, Quantity};
+use crate::observe::report::{
+    Diagnosis as ReportDiagnosis, FirstDifference, Given, Tokens, Verdict as ReportVerdict, VerdictKind,
+};
 use crate::observe::run::Record;
 use crate::observe::{self, Observed};
 use crate::program::head::head;
@@ -27,9 +30,9 @@ impl Run {
     /// What reports and exports say beside the trace.
     #[must_use]
     pub fn given(&self) -> Given {
-        let costs = match &self.scenario.hardware.costs {
-            Costs::Unit(_) => "unit".to_owned(),
-            Costs::Table(table) => table.name.clone(),
+        let (costs, peak_flops) = match &self.scenario.hardware.costs {
+            Costs::Unit(_) => ("unit".to_owned(), None),
+            Costs::Table(table) => (table.name.clone(), table.device.peak_flops_per_second),
         };
         let algorithm = match &self.scenario.task {
             Task::Train(training) => training.data_parallel.all_reduce,
@@ -40,11 +43,21 @@ impl Run {
             costs,
             recognised: self.recognised(),
             algorithm: Some(algorithm),
+            peak_flops,
+            tokens: self.tokens(),
             loss: self.losses.clone(),
             verdict: self.reported_verdict(),
             first_nan: self.first_nan,
             diagnosis: self.diagnosis.iter().map(|one| self.reported_diagnosis(one)).collect(),
         }
+    }
+
+    /// Tokens of a micro-batch, and how many hide its traffic.
+    fn tokens(&self) -> Option<Tokens> {
+        let Task::Train(training) = &self.scenario.task else { return None };
+        let hide_traffic = formula::find(&formula::of(&self.scenario), Quantity::HidingTokens)?.value;
+        let micro_batch = (training.batch.micro_batch_size * training.model.sequence) as u64;
+        Some(Tokens { micro_batch, hide_traffic })
     }
 
     /// A named schedule is itself; a plan of one's own is looked up.

@@ -1,11 +1,12 @@
 //! Formulas: what theory says of a scenario, where it has a closed form; to be shown beside what ran, and labelled as what it is.
 
-use crate::base::hardware::{Costs, Link, UnitCosts};
+use crate::base::hardware::{Costs, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
 use crate::base::module::Split;
-use crate::base::settings::AllReduce;
+use crate::base::precision::Precision;
+use crate::base::settings::{AllReduce, Dtype};
 use crate::base::units::Clock;
-use crate::scenario::{Collective, Order, Scenario, Task, Training};
+use crate::scenario::{Collective, Order, Reshard, Scenario, Task, Training};
 use crate::schedule::Times;
 
 /// A closed form with its value for this scenario.
@@ -32,6 +33,8 @@ pub enum Quantity {
     State,
     /// Payloads of a rank's collectives, in units of its parameters.
     Traffic,
+    /// Tokens of a micro-batch that take as long to compute as its traffic takes.
+    HidingTokens,
 }
 
 /// All closed forms of `scenario`. None with trouble: theory knows nothing of it.
@@ -45,7 +48,9 @@ pub fn of(scenario: &Scenario) -> Vec<Formula> {
             let pipeline = pipeline(training, scenario.hardware.clock(), unit);
             pipeline.into_iter().chain(data_parallel(training)).collect()
         }
-        (Task::Train(training), Costs::Table(_)) => data_parallel(training),
+        (Task::Train(training), Costs::Table(table)) => {
+            data_parallel(training).into_iter().chain(hiding_tokens(scenario, training, table)).collect()
+        }
         (Task::Collective(collective), Costs::Table(table)) if collective.ranks <= scenario.hardware.ranks_per_node => {
             all_reduce(collective, &table.inside).into_iter().collect()
         }
@@ -100,7 +105,7 @@ fn state(training: &Training) -> Formula {
 fn traffic(training: &Training) -> Formula {
     let (sharing, shards) = training.sharing();
     let micro_batches = f64::from(training.batch.micro_batches);
-    let passes = if training.fsdp.reshard_after_forward { 3.0 } else { 2.0 };
+    let passes = if training.fsdp.reshard_after_forward == Reshard::Keep { 2.0 } else { 3.0 };
     let (text, value) = match () {
         () if sharing.parameters && shards < training.data_ranks() => {
             (format!("({passes} + 2/{shards}) G"), (passes + 2.0 / count(shards)) * micro_batches)
@@ -111,6 +116,36 @@ fn traffic(training: &Training) -> Formula {
         () => ("2 G".to_owned(), 2.0 * micro_batches),
     };
     Formula { of: Quantity::Traffic, text, value }
+}
+
+/// Tokens of a micro-batch from which on traffic hides behind computation: both take as long.
+///
+/// Of P weights and T tokens a forward pass computes 2 P T FLOPs, a backward pass 4 P T (Narayanan et al. 2021, arXiv 2104.04473, appendix;
+/// attention, which only helps, left out). A ring moves (N-1)/N of P elements of e bytes past a rank, twice that in an all-reduce. Sums of
+/// gradients run beside a backward pass; shared parameters are gathered beside a forward pass, which is the tighter of the two. With F
+/// FLOP/s and B bytes a second, P cancels. Latency is left out, and so is the last bucket or layer, behind which nothing is computed.
+fn hiding_tokens(scenario: &Scenario, training: &Training, table: &Table) -> Option<Formula> {
+    let (sharing, shards) = training.sharing();
+    let n = if sharing.parameters { shards } else { training.data_ranks() };
+    if n == 1 || training.mesh.size(Axis::Pipeline) > 1 || !training.data_parallel.overlap {
+        return None;
+    }
+    let link = if n <= scenario.hardware.ranks_per_node { &table.inside } else { &table.between };
+    let ring = |dtype: Dtype| (count(n) - 1.0) / count(n) * bytes(dtype) * table.device.flops_per_second / link.bytes_per_second;
+    let Precision { parameter, gradient, .. } = training.precision;
+    let (text, value) = match () {
+        () if sharing.parameters => (format!("(N-1)/N {} F/(2B)", parameter.size()), ring(parameter) / 2.0),
+        () if sharing.gradients || (sharing.optimizer && training.data_parallel.no_sync) => {
+            (format!("(N-1)/N {} F/(4B)", gradient.size()), ring(gradient) / 4.0)
+        }
+        () => (format!("2 (N-1)/N {} F/(4B)", gradient.size()), ring(gradient) / 2.0),
+    };
+    Some(Formula { of: Quantity::HidingTokens, text, value })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few bytes")]
+fn bytes(dtype: Dtype) -> f64 {
+    dtype.size() as f64
 }
 
 /// The alpha-beta time of a bare all-reduce inside a node, in nanoseconds.

@@ -32,6 +32,10 @@ pub struct Given {
     pub recognised: Option<&'static str>,
     /// How all-reduces move their data.
     pub algorithm: Option<AllReduce>,
+    /// Peak of one device in FLOP/s; `None` with unit costs, and where nobody says.
+    pub peak_flops: Option<f64>,
+    /// Tokens of a micro-batch, and how many would hide its traffic; `None` where there is none to hide.
+    pub tokens: Option<Tokens>,
     /// Mean loss of each step; empty without real values.
     pub loss: Vec<f64>,
     /// How the result compares with one device's.
@@ -51,6 +55,15 @@ pub struct Diagnosis {
     pub op: Option<String>,
     /// Why, as a sentence about the rank.
     pub cause: String,
+}
+
+/// Tokens of a micro-batch on each rank: the time to compute grows with them, the time to exchange parameters and gradients does not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tokens {
+    /// So many there are.
+    pub micro_batch: u64,
+    /// So many would take as long to compute as the traffic of a micro-batch takes.
+    pub hide_traffic: f64,
 }
 
 /// How a run's numbers compare with one device's.
@@ -108,6 +121,9 @@ pub struct Report {
     pub overlap: Option<f64>,
     pub traffic_psi: Option<f64>,
     pub flops: FlopsReport,
+    pub mfu: Option<f64>,
+    pub hfu: Option<f64>,
+    pub tokens: Option<Tokens>,
     pub ranks: Vec<RankReport>,
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
@@ -277,6 +293,7 @@ impl Report {
             (Outcome::Completed, VerdictKind::Wrong) => "wrong",
             (outcome, _) => outcome.name(),
         };
+        let utilization = volume::utilization(run, metrics, given.peak_flops);
         Self {
             schema: SCHEMA,
             title: given.title,
@@ -290,6 +307,9 @@ impl Report {
             overlap: metrics.overlap(),
             traffic_psi: metrics.traffic_psi(run),
             flops: FlopsReport { model: metrics.flops.model, hardware: metrics.flops.hardware },
+            mfu: utilization.map(|share| share.model),
+            hfu: utilization.map(|share| share.hardware),
+            tokens: given.tokens,
             ranks: unfolded_ranks(run, metrics, slack),
             collectives: unfolded_collectives(run, metrics, given.algorithm),
             links: unfolded_links(run, metrics),

@@ -5,10 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use super::metrics::Metrics;
 use super::run::Run;
 use super::traffic::collective_of;
-use crate::base::{Bytes, CollectiveId, Rank};
+use crate::base::units::Clock;
+use crate::base::{Bytes, CollectiveId, Rank, Ticks};
 use crate::program::plan::Pass;
+use crate::program::trace::Outcome;
 use crate::program::{Kernel, Name, OpKind, Program};
 
 /// Floating-point operations of a step on all ranks, a multiply-add counted as two.
@@ -18,6 +21,36 @@ pub struct Flops {
     pub model: u64,
     /// What the hardware computes for it: recomputation, too. HFU counts these.
     pub hardware: u64,
+}
+
+/// Shares of the peak of all devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Utilization {
+    /// Model FLOPs utilization, MFU: of the FLOPs that the model needs (Chowdhery et al. 2022, arXiv 2204.02311, section 4.1).
+    pub model: f64,
+    /// Hardware FLOPs utilization, HFU: of those that were computed (Korthikanti et al. 2022, arXiv 2205.05198, section 6.3).
+    pub hardware: f64,
+}
+
+impl Flops {
+    /// The share of what `ranks` devices of `peak` FLOP/s could have computed in `seconds`.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a report's number")]
+    pub fn utilization(self, ranks: usize, peak: f64, seconds: f64) -> Utilization {
+        let most = ranks as f64 * peak * seconds;
+        Utilization { model: self.model as f64 / most, hardware: self.hardware as f64 / most }
+    }
+}
+
+/// The utilization of the first step; `None` without a model or a peak, where time is counted in slots, and where the step did not end.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a report's number")]
+pub fn utilization(run: &Run, metrics: &Metrics, peak: Option<f64>) -> Option<Utilization> {
+    let is_whole = run.trace.outcome == Outcome::Completed && metrics.flops.model > 0;
+    let is_timed = run.trace.clock == Clock::Nanoseconds && metrics.makespan > Ticks::ZERO;
+    let seconds = metrics.makespan.0 as f64 / 1e9;
+    let ranks = metrics.ranks.len() * run.program.fold();
+    peak.filter(|_| is_whole && is_timed).map(|peak| metrics.flops.utilization(ranks, peak, seconds))
 }
 
 /// The FLOPs of step `step`, as far as it ran.
@@ -47,8 +80,8 @@ pub fn flops(run: &Run, step: u32) -> Flops {
 pub fn traffic_psi(run: &Run, step: u32) -> Vec<f64> {
     let own = own_parameters(run.program);
     let moved =
-        |rank: usize| -> u64 { taken_part(run, Rank::new(rank), step).into_iter().map(|id| payload(run.program, id)).sum() };
-    let psi = |rank: usize| if own[rank] == 0 { 0.0 } else { moved(rank) as f64 / own[rank] as f64 };
+        |rank: usize| -> f64 { taken_part(run, Rank::new(rank), step).into_iter().map(|id| payload(run.program, id)).sum() };
+    let psi = |rank: usize| if own[rank] == 0 { 0.0 } else { moved(rank) / own[rank] as f64 };
     (0..run.program.ranks()).map(psi).collect()
 }
 
@@ -111,9 +144,10 @@ fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
 }
 
 /// Elements that a collective moves past a member.
-fn payload(program: &Program, id: CollectiveId) -> u64 {
+#[expect(clippy::cast_precision_loss, reason = "a report's number")]
+fn payload(program: &Program, id: CollectiveId) -> f64 {
     let collective = &program.collectives[id.index()];
-    collective.kind.rounds() * ((collective.bytes - collective.padding).0 / collective.dtype.size())
+    collective.kind.rounds() as f64 * collective.payload()
 }
 
 /// Per rank, the elements of its parameters, kept whole or gathered.

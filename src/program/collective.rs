@@ -56,6 +56,18 @@ pub struct Collective {
     pub dtype: Dtype,
     /// What was added to the payload so that every member has an equal share.
     pub padding: Bytes,
+    /// The payload is one shard of so many, which have the padding together; 1 where it is whole.
+    pub shards: usize,
+}
+
+impl Collective {
+    /// Elements of the payload without padding; of a shard, their mean over all shards.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "elements of a checked model")]
+    pub fn payload(&self) -> f64 {
+        let shards = self.shards.max(1) as u64;
+        (self.bytes.0 * shards - self.padding.0) as f64 / (shards * self.dtype.size()) as f64
+    }
 }
 
 /// A unit of sharded state: parameters that are cut up, gathered and reduced together. Their tensors lie flat behind each other, zeros

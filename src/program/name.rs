@@ -47,8 +47,12 @@ pub enum Name {
     SecondMomentShard(u32, u32),
     /// The same shard of the copies in full precision.
     MasterShard(u32, u32),
+    /// A shard of a unit's parameters between forward and backward, cut among fewer ranks: unit, place of the shard.
+    Near(u32, u32),
     /// What part `0..` did not keep from forward for backward, computed again.
     Recomputed(u32, u32),
+    /// Where the random numbers of a part stood in forward, so that what is computed again drops the same elements.
+    RandomState(u32, u32),
     /// A chunk of a bare collective's payload.
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
@@ -104,7 +108,7 @@ const MODULES: [&str; Module::ALL.len()] =
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 22] = [
+const NAMES: [NameText; 24] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -127,6 +131,8 @@ const NAMES: [NameText; 22] = [
     ("vshard", Name::SecondMomentShard, true),
     ("mastershard", Name::MasterShard, true),
     ("recomputed", Name::Recomputed, true),
+    ("near", Name::Near, true),
+    ("random", Name::RandomState, true),
 ];
 
 /// Rows of all names.
@@ -158,6 +164,8 @@ impl Name {
             Self::SecondMomentShard(unit, place) => (19, unit, place),
             Self::MasterShard(unit, place) => (20, unit, place),
             Self::Recomputed(part, m) => (21, part, m),
+            Self::Near(unit, place) => (22, unit, place),
+            Self::RandomState(part, m) => (23, part, m),
             Self::Inside(Inside { flow, module }, layer, m) => {
                 (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
             }
@@ -225,6 +233,7 @@ impl Name {
             | Self::Saved(..)
             | Self::Deferred(..)
             | Self::Recomputed(..)
+            | Self::RandomState(..)
             | Self::Inside(..) => Role::Activation,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
@@ -234,7 +243,7 @@ impl Name {
             | Self::FirstMomentShard(..)
             | Self::SecondMomentShard(..)
             | Self::MasterShard(..) => Role::Optimizer,
-            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) => Role::Bucket,
+            Self::Chunk(_) | Self::Piece(..) | Self::Unreduced(_) | Self::Reduced(..) | Self::Near(..) => Role::Bucket,
         }
     }
 

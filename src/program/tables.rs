@@ -61,6 +61,8 @@ pub struct Setting {
     pub steps: u32,
     /// Steps that were done before the first: a run that goes on from a checkpoint.
     pub first_step: u32,
+    /// Micro-batches of which some tokens do not count.
+    pub padded: Option<Padded>,
     /// Type of parameters, gradients and activations.
     pub dtype: Dtype,
     /// Exact mode: gradients are rounded to multiples of 2^-grid before they are summed, so that sums do not depend on their order.
@@ -79,6 +81,43 @@ pub struct Setting {
     pub bias_before_sum: bool,
     /// The ranks that each rank stands for, which do the same at the same time: how many, and how far apart they are.
     pub fold: Line,
+}
+
+/// Padding in the data of one data-parallel rank: of its sequences only the first tokens count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padded {
+    /// The first micro-batch of the run.
+    pub first: u32,
+    /// Micro-batches that a rank takes behind each other.
+    pub each: u32,
+    /// Ranks that take turns; at least 1.
+    pub ranks: u32,
+    /// Which of them has the padded ones.
+    pub place: u32,
+    /// Tokens of a sequence that count.
+    pub tokens: usize,
+    /// A micro-batch counts by its tokens; otherwise as much as any other.
+    pub weighted: bool,
+}
+
+impl Padded {
+    /// Whether the data of `micro_batch` is padded.
+    #[must_use]
+    pub fn meets(&self, micro_batch: u32) -> bool {
+        micro_batch.saturating_sub(self.first) / self.each.max(1) % self.ranks.max(1) == self.place
+    }
+
+    /// By how much `micro_batch` counts, where an average one counts 1; `sequence` is what a full sequence has.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
+    pub fn weight(&self, micro_batch: u32, sequence: usize) -> f64 {
+        if !self.weighted {
+            return 1.0;
+        }
+        let others = f64::from(self.ranks) - 1.0;
+        let mean = (others * sequence as f64 + self.tokens as f64) / f64::from(self.ranks);
+        (if self.meets(micro_batch) { self.tokens } else { sequence }) as f64 / mean
+    }
 }
 
 /// A stream.

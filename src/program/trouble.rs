@@ -13,7 +13,7 @@ pub struct Trouble {
     pub op: String,
     /// The step it meets, from 0; `None` meets all steps.
     pub step: Option<u32>,
-    /// How many times longer ops or messages take, or as much memory a device has.
+    /// How many times longer ops or messages take, or which share of memory or tokens is there.
     pub factor: f64,
 }
 
@@ -40,6 +40,10 @@ pub enum TroubleKind {
     FewerSteps,
     /// A rank's device has `factor` times the memory of the others.
     LessMemory,
+    /// A share of the tokens of one rank counts, and its mean as much as the others'.
+    UnequalTokens,
+    /// The model is saved as rank 0 has it.
+    SaveAlone,
     /// Tensor-parallel ranks start their slices from the same random numbers: all have the first one's.
     SameSeed,
     /// The one matrix of queries, keys and values is cut by rows, as they lie, and not by heads.
@@ -94,7 +98,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 13] = [
+pub static FAULTS: [Fault; 15] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -194,6 +198,26 @@ pub static FAULTS: [Fault; 13] = [
         takes: &[OneRank, Factor],
         needs: &[OneRank],
         wants: "a limit of memory: a hardware table, or memory_gb",
+    },
+    Fault {
+        kind: TroubleKind::UnequalTokens,
+        name: "unequal-tokens",
+        meaning: "of the rank's sequences a share of `factor` counts, the rest is padding; ranks average their means all the same",
+        seen: "a small bias: tokens of short sequences count for more than others",
+        acts: Making,
+        takes: &[OneRank, Factor],
+        needs: &[OneRank],
+        wants: "several data-parallel ranks, and a factor below 1",
+    },
+    Fault {
+        kind: TroubleKind::SaveAlone,
+        name: "save-without-gather",
+        meaning: "rank 0 saves the model by itself: what the ranks share out is not gathered",
+        seen: "nothing while it trains; the file has the right names, tensors of the shape [0], and is far too small",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "zero-3 or fsdp on several ranks",
     },
     Fault {
         kind: TroubleKind::SameSeed,

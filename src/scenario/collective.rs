@@ -3,9 +3,9 @@
 use super::keys::{collective, numerics as numerics_keys};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, Numerics, training};
-use crate::base::Bytes;
+use super::{AllReduce, Collective, CollectiveKind, Numerics, Values, training};
 use crate::base::words::counted;
+use crate::base::{Bytes, Dtype};
 
 /// The collective.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Collective> {
@@ -19,6 +19,10 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     {
         let problem = Problem::new(format!("{kind} goes around a ring, not by {algorithm}")).allowed("ring");
         written.refuse(&[&collective::ALGORITHM, &collective::KIND], problem);
+    }
+    if numerics.is_some_and(|numerics| numerics.values == Values::Real && numerics.dtype == Dtype::Bf16) {
+        let problem = Problem::new("a payload of whole numbers has no exact sum in bf16").allowed("f32, f64");
+        written.refuse(&[&numerics_keys::DTYPE], problem.hint("values = \"shape\" follows any type"));
     }
     if let Some(ranks) = ranks {
         training::refuse_real_ranks(written, &collective::RANKS, ranks, numerics);

@@ -171,16 +171,35 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// `table` with the numbers that the scenario replaces.
-fn table(written: &Written, table: Table) -> Option<Table> {
+fn table(written: &mut Written, table: Table) -> Option<Table> {
+    let tera = |written: &Written, key: &Key| written.number(key).map(|value| Some(value * 1e12));
     let device = Device {
         flops_per_second: scaled(written, &device::FLOPS, 1e12, table.device.flops_per_second)?,
+        peak_flops_per_second: written.or(&device::PEAK_FLOPS, tera, Some(table.device.peak_flops_per_second))?,
         memory_bytes_per_second: scaled(written, &device::BANDWIDTH, 1e9, table.device.memory_bytes_per_second)?,
-        source: source(written, &device::SOURCE, &[&device::FLOPS, &device::BANDWIDTH], table.device.source)?,
+        source: source(
+            written,
+            &device::SOURCE,
+            &[&device::FLOPS, &device::PEAK_FLOPS, &device::BANDWIDTH],
+            table.device.source,
+        )?,
         ..table.device
     };
+    refuse_beyond_peak(written, &device);
     let inside = link(written, [&inside::ALPHA, &inside::BANDWIDTH, &inside::SOURCE], table.inside)?;
     let between = link(written, [&between::ALPHA, &between::BANDWIDTH, &between::SOURCE], table.between)?;
     Some(Table { device, inside, between, ..table })
+}
+
+/// No device achieves more than its peak.
+fn refuse_beyond_peak(written: &mut Written, device: &Device) {
+    if let Some(peak) = device.peak_flops_per_second.filter(|peak| device.flops_per_second > *peak) {
+        let [achieved, peak] = [device.flops_per_second, peak].map(|flops| number(flops / 1e12));
+        let problem = Problem::new(format!("a device of {peak} TFLOP/s at its peak does not achieve {achieved}"));
+        let problem =
+            problem.allowed("`flops` up to `peak_flops`").hint("write both: what it achieves, and what its data sheet says");
+        written.refuse(&[&device::FLOPS, &device::PEAK_FLOPS], problem);
+    }
 }
 
 fn link(written: &Written, [alpha, bandwidth, text]: [&'static Key; 3], link: Link) -> Option<Link> {

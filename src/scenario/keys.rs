@@ -33,6 +33,8 @@ pub enum Kind {
     Number(f64, f64),
     /// `true` or `false`.
     Bool,
+    /// `true`, `false`, or a whole number in this range.
+    BoolOr(i64, i64),
     /// A text without line breaks.
     Text,
     /// A text: one of these.
@@ -134,7 +136,7 @@ macro_rules! keys {
     };
 }
 
-use Kind::{Bool, Choice, Integer, Integers, Number, Preset, Text};
+use Kind::{Bool, BoolOr, Choice, Integer, Integers, Number, Preset, Text};
 
 keys! {
     top Top {
@@ -158,10 +160,10 @@ keys! {
         BIAS "bias" Choice(|| Bias::NAMES.to_vec()), Like("no-qkv", "the preset's"), "", "which layers have a bias";
         FUSED_QKV "fused_qkv" Bool, Like("true", "the preset's"), "", "one matrix for queries, keys and values, or three";
         TIED "tied" Bool, Like("false", "the preset's"), "", "the head shares the token embedding's weight";
-        DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element";
+        DROPOUT "dropout" Number(0.0, 0.99), Like("0", "the preset's"), "", "probability of dropping an element: embedding, attention probabilities, what each half of a block adds";
         PARAMETER_DTYPE "parameter_dtype" Choice(dtypes), Like("f32", "the type of the run"), "",
             "type of the parameters and their gradients";
-        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says"), "",
+        BYTES_PER_PARAMETER "bytes_per_parameter" Choice(conventions), Like("fp32-adam-16", "as parameter_dtype says; real values in bf16: mixed-adam-18"), "",
             "convention for the types of parameters, gradients and optimizer state";
     }
     batch Batch {
@@ -196,17 +198,19 @@ keys! {
     fsdp Fsdp {
         SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
             "ranks that share one copy; fewer than data is hybrid sharding";
-        RESHARD_AFTER_FORWARD "reshard_after_forward" Bool, Is("true"), "",
-            "gathered parameters are freed after forward and gathered again for backward";
+        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Is("true"), "",
+            "gathered parameters are freed after forward and gathered again for backward; a number: kept as shards of so many ranks";
         PREFETCH "prefetch" Integer(0, 10_000), Is("1"), "units", "how many units ahead of computation parameters are gathered";
         IN_FLIGHT "in_flight" Integer(1, 10_000), Is("2"), "units", "the most units that are gathered at a time";
         WRAP "wrap" Choice(|| Wrap::NAMES.to_vec()), Is("layer"), "", "what is gathered as a whole: a layer, four layers, everything";
     }
     recompute Recompute {
-        MODE "mode" Choice(|| Recompute::NAMES.to_vec()), Is("none"), "", "what backward computes again instead of keeping it";
+        MODE "mode" Choice(|| Recompute::NAMES.to_vec()), Is("none"), "", "what backward computes again instead of keeping it; with unit costs selective takes no time";
         EVERY "every" Integer(1, 10_000), Is("1"), "layers", "recompute one layer in so many";
         SAVED "saved" Choice(|| SavedTensors::NAMES.to_vec()), Like("lab", "megatron for shapes in half precision, else lab"), "",
             "which tensors a layer keeps";
+        PRESERVE_RNG_STATE "preserve_rng_state" Bool, Is("true"), "",
+            "forward leaves word where its random numbers stood, so that dropout drops the same elements again";
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
@@ -231,7 +235,7 @@ keys! {
     }
     numerics Numerics {
         VALUES "values" Choice(|| Values::NAMES.to_vec()), Is("real"), "", "compute every tensor, or follow shapes alone";
-        DTYPE "dtype" Choice(dtypes), Is("f32"), "", "type of the tensors; real values need f32 or f64";
+        DTYPE "dtype" Choice(dtypes), Is("f32"), "", "type of the tensors; real values need f32, f64 or bf16, and follow parameter_dtype";
         EXACT "exact" Bool, Is("false"), "", "round gradients to a grid before they are summed: sums lose their order";
     }
     hardware Hardware {
@@ -246,6 +250,8 @@ keys! {
             "memory of a device; a GB is 1e9 bytes";
         NODES "nodes" Integer(1, 65_536), Like("1", "as many as the ranks fill"), "", "number of nodes";
         RANKS_PER_NODE "ranks_per_node" Integer(1, 65_536), Like("8", "8, or ranks / nodes"), "ranks", "ranks in a node";
+        TOPOLOGY "topology" Text, Is("none"), "",
+            "a file beside this one with the table of nvidia-smi topo -m: ranks and NICs of a node, and the link inside";
         SHARING "sharing" Bool, Is("false"), "",
             "messages in flight share ports and NICs max-min fairly; collectives that are one operation do not";
         NICS_PER_NODE "nics_per_node" Integer(1, 65_536), Like("8", "one for each rank"), "",
@@ -253,6 +259,8 @@ keys! {
     }
     device Device {
         FLOPS "flops" Number(0.000_1, 1e6), Like("400", "the table's"), "TFLOP/s", "achieved speed of matrix products";
+        PEAK_FLOPS "peak_flops" Number(0.000_1, 1e6), Like("1000", "the table's"), "TFLOP/s",
+            "dense peak of matrix products, as a data sheet says: MFU and HFU are shares of it";
         BANDWIDTH "bandwidth" Number(0.01, 1e6), Like("100", "the table's"), "GB/s", "speed of its memory";
         SOURCE "source" Text, Like("my own measurement", "says that the scenario set them"), "", "where the numbers come from";
     }
@@ -272,8 +280,8 @@ keys! {
         OP "op" Text, Like("0F3", "all ops"), "",
             "the ops that it meets: the first words of their text, whole: `all-reduce bucket0` or `0F3`";
         STEP "step" Integer(0, 999_999), Like("1", "all steps"), "", "the step that it meets, from 0";
-        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2; less-memory: 0.5"), "",
-            "slow-rank, slow-link: how many times as long it takes; less-memory: as much memory as others";
+        FACTOR "factor" Number(0.001, 1_000.0), Like("2", "2, or 0.5 as a share"), "",
+            "slow-rank, slow-link: how many times as long it takes; less-memory, unequal-tokens: the share that is there";
     }
     collective Collective {
         KIND "kind" Choice(|| CollectiveKind::NAMES.to_vec()), Is("all-reduce"), "", "which collective";

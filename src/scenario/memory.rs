@@ -80,12 +80,16 @@ impl Scenario {
 fn training_bytes(training: &Training, element: f64) -> f64 {
     /// The verdict runs one device in the run's type and one in f64.
     const F64: f64 = 8.0;
-    let state = float(training.model.parameter_count() * (2 + training.optimizer.kind.moments()));
+    let parameters = float(training.model.parameter_count());
+    let tensors = float(2 + training.optimizer.kind.moments());
+    #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
+    let state = training.precision.bytes(training.optimizer.kind).iter().sum::<u64>() as f64;
     let replicas = float(training.mesh.size(Axis::Data));
     let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
-    state * (replicas * homes * element + element + F64) + saved * (limits::lanes(training) * in_flight * element + element + F64)
+    parameters * (state * (replicas * homes + 1.0) + tensors * F64)
+        + saved * (limits::lanes(training) * in_flight * element + element + F64)
 }
 
 /// The most micro-batches that any stage holds at once.

@@ -42,6 +42,7 @@ use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype, Rank};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
+use crate::program::tables::Padded;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
@@ -115,6 +116,8 @@ pub struct Batch {
     pub steps: u32,
     /// What was done before the first of them.
     pub before: Before,
+    /// Padding that a fault puts into the data.
+    pub padded: Option<Padded>,
 }
 
 /// What was done before a run: nothing, or what a checkpoint says.
@@ -157,14 +160,25 @@ pub struct TensorParallel {
 pub struct Fsdp {
     /// Ranks that share one copy of the state; divides the data-parallel ranks.
     pub shard_size: usize,
-    /// What is gathered for forward is freed, and gathered again for backward.
-    pub reshard_after_forward: bool,
+    /// What becomes of what is gathered for forward.
+    pub reshard_after_forward: Reshard,
     /// Units gathered ahead of computation.
     pub prefetch: usize,
     /// The most units that are gathered at a time.
     pub in_flight: usize,
     /// How much is gathered as a whole.
     pub wrap: Wrap,
+}
+
+/// What becomes of gathered parameters between forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reshard {
+    /// They are kept whole.
+    Keep,
+    /// They are freed, and gathered again from all shards.
+    Free,
+    /// They are cut among so many neighbours, more than one and fewer than share a copy, and gathered again from those alone.
+    To(usize),
 }
 
 /// What backward computes again.
@@ -176,6 +190,8 @@ pub struct Recomputation {
     pub every: u32,
     /// Which tensors a layer keeps.
     pub saved: SavedTensors,
+    /// Forward leaves word where its random numbers stood, so that dropout drops the same elements again.
+    pub preserve_rng_state: bool,
 }
 
 /// How stages work together.

@@ -25,21 +25,33 @@ pub(super) fn read_precision(written: &mut Written, numerics: Option<Numerics>) 
     let dtype = read_dtype(written, numerics);
     let key = &model::BYTES_PER_PARAMETER;
     if !written.has(key, 0) {
-        return dtype.map(Precision::plain);
+        let is_real = numerics?.values == Values::Real;
+        return dtype.map(if is_real { Precision::computed } else { Precision::plain });
     }
     let convention = written.choice(key, Convention::find)?;
     let (precision, numerics) = (convention.precision, numerics?);
     if written.has(&model::PARAMETER_DTYPE, 0) && dtype? != precision.parameter {
         let message = format!("{} has parameters in {}, not in {}", convention.name, precision.parameter, dtype?);
         written.refuse(&[key, &model::PARAMETER_DTYPE], Problem::new(message).hint("leave one of the two out"));
-    } else if numerics.values == Values::Real && precision != Precision::plain(numerics.dtype) && is_computed(numerics.dtype) {
+    } else if numerics.values == Values::Real && precision.parameter != numerics.dtype && is_computed(numerics.dtype) {
         let message =
-            format!("with real values everything has the type of the run: {} is not {}", convention.name, numerics.dtype);
-        let problem =
-            Problem::new(message).hint("values = \"shape\" follows any convention; real values in f32 are fp32-adam-16");
-        written.refuse(&[key, &numerics::DTYPE, &numerics::VALUES], problem);
+            format!("{} has parameters in {}, and the run computes in {}", convention.name, precision.parameter, numerics.dtype);
+        written.refuse(&[key, &numerics::DTYPE, &numerics::VALUES], Problem::new(message).hint("leave `dtype` out: it follows"));
+    } else if numerics.values == Values::Real && precision.accumulator.is_some() {
+        let problem = Problem::new(format!("{} keeps gradients twice, which is followed in shapes alone", convention.name));
+        written
+            .refuse(&[key, &numerics::VALUES], problem.hint("mixed-adam-18 computes the same numbers: gradients add up in f32"));
     }
+    refuse_inexact(written, numerics, precision);
     Some(precision)
+}
+
+/// Exact mode's grid has more digits than half precision.
+fn refuse_inexact(written: &mut Written, numerics: Numerics, precision: Precision) {
+    if numerics.exact && precision.gradient != precision.gradient.widened() {
+        let problem = Problem::new(format!("sums of gradients in {} are not exact", precision.gradient));
+        written.refuse(&[&numerics::EXACT, &model::BYTES_PER_PARAMETER], problem.hint("mixed-adam-18 has gradients in f32"));
+    }
 }
 
 /// The type of the parameters.
@@ -86,10 +98,6 @@ fn check(written: &mut Written, model: &Model) {
         let message = format!("rotary positions turn pairs, and a head of {} elements is odd", model.head_size());
         let problem = Problem::new(message).hint("hidden / heads must be even");
         written.refuse(&[&model::POSITIONS, &model::HEADS, &model::HIDDEN], problem);
-    }
-    if model.dropout > 0.0 {
-        let problem = Problem::new(format!("`dropout = {}` is not computed yet", model.dropout)).allowed("0");
-        written.refuse(&[&model::DROPOUT], problem);
     }
 }
 

@@ -1,10 +1,11 @@
 //! From a scenario as written to the scenario as meant. Each part notes its problems and goes on, so that all are found.
 
-use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, numerics, parallel, top};
+use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, model, numerics, parallel, top};
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, training, trouble};
+use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, topology, training, trouble};
+use crate::base::precision::Convention;
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
 
@@ -25,6 +26,7 @@ pub(super) fn read(name: &str, text: &str, overrides: &[String]) -> Result<Writt
     let is_sheet = Sheet::is_likely(text);
     let mut written = Written::read(name, if is_sheet { "" } else { text }, overrides)?;
     sheet::read(&mut written, is_sheet.then_some(text));
+    topology::read(&mut written);
     Ok(written)
 }
 
@@ -62,6 +64,7 @@ fn meant(written: &mut Written) -> Option<Scenario> {
         Scenario { title: title?, seed: seed?, task: task?, hardware: hardware?, numerics: numerics?, trouble: trouble? };
     levels::check(written, &scenario);
     fold::settle(written, &mut scenario);
+    trouble::settle(&mut scenario);
     limits::check(written, &scenario);
     Some(scenario)
 }
@@ -83,13 +86,13 @@ fn extent(written: &Written, is_collective: bool) -> Extent {
 
 fn read_numerics(written: &mut Written) -> Option<Numerics> {
     let values = written.choice(&numerics::VALUES, Values::find);
-    let dtype = written.choice(&numerics::DTYPE, Dtype::find);
+    let dtype = run_dtype(written, values);
     let exact = written.flag(&numerics::EXACT);
     if let (Some(Values::Real), Some(dtype)) = (values, dtype)
         && !is_computed(dtype)
     {
-        let problem = Problem::new(format!("real values cannot be computed in {dtype}")).allowed("f32, f64");
-        written.refuse(&[&numerics::DTYPE], problem.hint("values = \"shape\" follows any type"));
+        let problem = Problem::new(format!("real values cannot be computed in {dtype}")).allowed("f32, f64, bf16");
+        written.refuse(&[&numerics::DTYPE, &model::PARAMETER_DTYPE], problem.hint("values = \"shape\" follows any type"));
     }
     if let (Some(Values::Shape), Some(true)) = (values, exact) {
         let problem = Problem::new("`exact` rounds real gradients, and values = \"shape\" has none");
@@ -98,9 +101,20 @@ fn read_numerics(written: &mut Written) -> Option<Numerics> {
     Some(Numerics { values: values?, dtype: dtype?, exact: exact? })
 }
 
+/// The type of the run. With real values that of the parameters says it, too.
+fn run_dtype(written: &Written, values: Option<Values>) -> Option<Dtype> {
+    let own = written.choice(&numerics::DTYPE, Dtype::find);
+    if written.has(&numerics::DTYPE, 0) || values != Some(Values::Real) {
+        return own;
+    }
+    let convention = |written: &Written, key: &Key| Some(written.choice(key, Convention::find)?.precision.parameter);
+    let parameters = written.or(&model::BYTES_PER_PARAMETER, convention, None);
+    written.or(&model::PARAMETER_DTYPE, |written, key| written.choice(key, Dtype::find), parameters).or(own)
+}
+
 /// Whether real values may have this type.
 pub(super) fn is_computed(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::F32 | Dtype::F64)
+    matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::Bf16)
 }
 
 fn refuse_training(written: &mut Written) {

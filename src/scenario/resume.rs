@@ -3,6 +3,7 @@
 use super::problem::{Problem, Problems};
 use super::{Before, Scenario, Task};
 use crate::base::words::grouped;
+use crate::program::tables::Padded;
 
 impl Scenario {
     /// The rest of this scenario behind `steps` steps that took `samples` sequences: `batch.steps` counts all steps, and those that were
@@ -36,6 +37,7 @@ impl Scenario {
             Ok(before) if u32::try_from(u64::from(before) + left).is_ok() => {
                 batch.before = Before { steps, micro_batches: before };
                 batch.steps = rest;
+                batch.padded = batch.padded.map(|padded| Padded { first: before, ..padded });
                 Ok(scenario)
             }
             _ => refuse(Problem::new(format!("{} sequences are more than a run can count", grouped(samples.into())))),

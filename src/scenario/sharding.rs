@@ -4,7 +4,8 @@ use super::keys::{data_parallel, fsdp, model, numerics as numerics_keys, paralle
 use super::problem::Problem;
 use super::written::Written;
 use super::{
-    AllReduce, DataParallel, Fsdp, Numerics, Recomputation, Recompute, SavedTensors, Strategy, Training, Values, Wrap, limits,
+    AllReduce, DataParallel, Fsdp, Numerics, Recomputation, Recompute, Reshard, SavedTensors, Strategy, Training, Values, Wrap,
+    limits,
 };
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::precision::Precision;
@@ -39,11 +40,30 @@ pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fs
     }
     Some(Fsdp {
         shard_size: shard_size?,
-        reshard_after_forward: written.flag(&fsdp::RESHARD_AFTER_FORWARD)?,
+        reshard_after_forward: read_reshard(written, shard_size?)?,
         prefetch: written.size(&fsdp::PREFETCH)?,
         in_flight: written.size(&fsdp::IN_FLIGHT)?,
         wrap: written.choice(&fsdp::WRAP, Wrap::find)?,
     })
+}
+
+/// FSDP2's rule: a number is a divisor of the ranks that share a copy, and neither 1 nor all of them.
+fn read_reshard(written: &mut Written, shard_size: usize) -> Option<Reshard> {
+    let key = &fsdp::RESHARD_AFTER_FORWARD;
+    if let Some(flag) = written.flag(key) {
+        return Some(if flag { Reshard::Free } else { Reshard::Keep });
+    }
+    let ranks = written.size(key)?;
+    if ranks >= shard_size || !shard_size.is_multiple_of(ranks) {
+        let problem =
+            Problem::new(format!("{} ranks that share a copy cannot be cut into groups of {ranks}", grouped(shard_size as i128)));
+        let near = (2..shard_size).filter(|size| shard_size.is_multiple_of(*size)).min_by_key(|size| size.abs_diff(ranks));
+        let hint =
+            near.map_or("true and false need no group".to_owned(), |near| format!("reshard_after_forward = {near} would do"));
+        let allowed = "true, false, or a divisor of the ranks that share a copy, neither 1 nor all of them";
+        written.refuse(&[key, &fsdp::SHARD_SIZE, &parallel::DATA], problem.allowed(allowed).hint(hint));
+    }
+    Some(Reshard::To(ranks))
 }
 
 /// What backward computes again, and which tensors a layer keeps.
@@ -63,7 +83,8 @@ pub(super) fn read_recompute(
         let problem = problem.hint("values = \"shape\" follows any tensors");
         written.refuse(&[&recompute::SAVED, &numerics_keys::VALUES], problem);
     }
-    Some(Recomputation { mode: mode?, every: every?, saved })
+    let preserve_rng_state = written.flag(&recompute::PRESERVE_RNG_STATE)?;
+    Some(Recomputation { mode: mode?, every: every?, saved, preserve_rng_state })
 }
 
 /// What only the whole training step tells.

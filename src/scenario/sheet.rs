@@ -2,7 +2,6 @@
 //!
 //! What the sheet settles need not be written: ranks, micro-batches and stages are its own, and what is written must agree.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::keys::{Key, batch, model, parallel, pipeline};
@@ -34,8 +33,7 @@ pub(super) fn read(written: &mut Written, in_place: Option<&str>) {
 /// Name and text of the file that `pipeline.csv` names, beside the scenario's own file.
 fn named(written: &mut Written) -> Option<(String, String)> {
     let name = written.text(&pipeline::CSV).filter(|name| name != "none")?;
-    let folder = Path::new(written.name()).parent().unwrap_or(Path::new(""));
-    match load::read(&folder.join(&name).to_string_lossy()) {
+    match load::read(&written.beside(&name)) {
         Ok(source) => Some((name, source.text)),
         Err(problems) => {
             let why = problems.list.first().map_or(String::new(), |problem| problem.message.clone());

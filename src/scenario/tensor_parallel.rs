@@ -3,7 +3,7 @@
 use super::keys::{Key, model, parallel, tensor_parallel};
 use super::problem::Problem;
 use super::written::Written;
-use super::{TensorParallel, Training};
+use super::{Numerics, TensorParallel, Training, Values};
 use crate::base::mesh::Axis;
 use crate::base::model::Model;
 use crate::base::words::grouped;
@@ -14,8 +14,14 @@ pub(super) fn read(written: &Written) -> Option<TensorParallel> {
 }
 
 /// Refuses numbers of ranks that cut a head, a key and value head, or a column.
-pub(super) fn check(written: &mut Written, training: &Training) {
+pub(super) fn check(written: &mut Written, training: &Training, numerics: Option<Numerics>) {
     let ranks = training.mesh.size(Axis::Tensor);
+    let is_real = numerics.is_some_and(|numerics| numerics.values == Values::Real);
+    if is_real && ranks > 1 && (training.model.dropout > 0.0 || training.precision.parameter.size() == 2) {
+        let problem = Problem::new("ranks that share tensors compute without dropout, in f32 or f64");
+        let problem = problem.hint("values = \"shape\" follows sizes and times of any");
+        written.refuse(&[&parallel::TENSOR, &model::DROPOUT, &model::PARAMETER_DTYPE], problem);
+    }
     if let Some((what, size, key)) = obstacle(&training.model, ranks) {
         let message = format!("tensor = {} does not divide {what}, {}", grouped(ranks as i128), grouped(size as i128));
         let problem = Problem::new(message).allowed(allowed(key)).hint(hint(&training.model, ranks));

@@ -87,9 +87,9 @@ pub fn merged(name: &str, text: &str, overrides: &[String]) -> Result<String, Pr
         for index in 0..copies {
             let keys = section.keys().filter(|key| written.has(key, index));
             let mut lines: Vec<String> =
-                keys.filter_map(|key| Some(format!("{} = {}\n", key.name, toml_value(&written.value(key, index)?)))).collect();
+                keys.filter_map(|key| Some(format!("{} = {}\n", key.name, written.value(key, index)?.toml()))).collect();
             if let (Section::Pipeline, Some(sheet)) = (section, written.sheet_in_place()) {
-                lines.push(format!("csv = {}\n", toml_value(&Value::Text(sheet))));
+                lines.push(format!("csv = {}\n", Value::Text(sheet).toml()));
             }
             let is_named = !path.is_empty() && (written.section(*section).is_some() || !lines.is_empty());
             if is_named {
@@ -125,16 +125,6 @@ fn example(key: &Key) -> String {
     match key.kind {
         Kind::Text | Kind::Choice(_) | Kind::Preset => format!("\"{text}\""),
         _ => text.to_owned(),
-    }
-}
-
-fn toml_value(value: &Value) -> String {
-    match value {
-        Value::Integer(integer) => integer.to_string(),
-        Value::Number(number) => format!("{number:?}"),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Text(text) => toml::Value::String(text.clone()).to_string(),
-        Value::Integers(list) => format!("{list:?}"),
     }
 }
 

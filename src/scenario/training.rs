@@ -37,7 +37,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         pipeline: pipeline?,
         optimizer: optimizer?,
     };
-    tensor_parallel::check(written, &training);
+    tensor_parallel::check(written, &training, numerics);
     sharding::check(written, &mut training);
     Some(training)
 }
@@ -48,6 +48,7 @@ fn read_batch(written: &Written) -> Option<Batch> {
         micro_batch_size: written.size(&batch::MICRO_BATCH_SIZE)?,
         steps: written.count(&batch::STEPS)?,
         before: Before::default(),
+        padded: None,
     })
 }
 

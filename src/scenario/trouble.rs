@@ -5,8 +5,11 @@ use super::problem::Problem;
 use super::reader::Extent;
 use super::value::Value;
 use super::written::Written;
+use super::{Scenario, Task};
 
 use crate::base::Rank;
+use crate::base::mesh::Axis;
+use crate::program::tables::Padded;
 use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
 
 /// All faults, in the order of the text.
@@ -32,11 +35,29 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     refuse_missing_keys(written, index, fault);
     refuse_idle_keys(written, index, fault);
     let usual = match fault.kind {
-        TroubleKind::LessMemory => 0.5,
+        TroubleKind::LessMemory | TroubleKind::UnequalTokens => 0.5,
         _ if fault.takes.contains(&RuleKey::Factor) => 2.0,
         _ => 1.0,
     };
     Some(Trouble { kind: fault.kind, rank: rank.map(Rank::new), op, step, factor: factor.unwrap_or(usual) })
+}
+
+/// What a fault of the data means for the batches.
+pub(super) fn settle(scenario: &mut Scenario) {
+    let rule = scenario.trouble.iter().find(|rule| rule.kind == TroubleKind::UnequalTokens);
+    let (Some(rule), Task::Train(training)) = (rule, &mut scenario.task) else { return };
+    let (Ok(ranks), Some(rank)) = (u32::try_from(training.data_ranks()), rule.rank) else { return };
+    let sequence = training.model.sequence;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a number of tokens"
+    )]
+    let tokens = ((sequence as f64 * rule.factor) as usize).clamp(1, sequence);
+    let place = u32::try_from(training.mesh.coordinate(rank, Axis::Data)).unwrap_or(0);
+    let each = training.batch.micro_batches;
+    training.batch.padded = Some(Padded { first: 0, each, ranks, place, tokens, weighted: false });
 }
 
 /// The problem that the rule `index` meets no op.

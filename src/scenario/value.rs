@@ -36,6 +36,17 @@ impl Value {
         if let Self::Number(number) = self { Some(number) } else { None }
     }
 
+    /// As it is written in a file.
+    pub fn toml(&self) -> String {
+        match self {
+            Self::Integer(integer) => integer.to_string(),
+            Self::Number(number) => format!("{number:?}"),
+            Self::Bool(flag) => flag.to_string(),
+            Self::Text(text) => toml::Value::String(text.clone()).to_string(),
+            Self::Integers(list) => format!("{list:?}"),
+        }
+    }
+
     pub fn flag(self) -> Option<bool> {
         if let Self::Bool(flag) = self { Some(flag) } else { None }
     }
@@ -63,6 +74,7 @@ impl Key {
             Kind::Integers(min, max) => format!("a list such as [2, 2], each {}", range(min, max)),
             Kind::Number(min, max) => self.with_unit(format!("{} to {}", number(min), number(max))),
             Kind::Bool => "true, false".to_owned(),
+            Kind::BoolOr(min, max) => format!("true, false, or {}", range(min, max)),
             Kind::Text => "a text".to_owned(),
             Kind::Choice(choices) => choices().join(", "),
             Kind::Preset => format!("{}, or a number of parameters such as 7b or 7.5b", presets::names().join(", ")),
@@ -79,7 +91,7 @@ impl Key {
         match self.kind {
             Kind::Integer(..) => text.parse().ok().map(Value::Integer),
             Kind::Number(..) => text.parse().ok().map(Value::Number),
-            Kind::Bool => text.parse().ok().map(Value::Bool),
+            Kind::Bool | Kind::BoolOr(..) => text.parse().ok().map(Value::Bool),
             Kind::Text | Kind::Choice(_) | Kind::Preset => Some(Value::Text(text.to_owned())),
             Kind::Integers(..) => None,
         }
@@ -88,9 +100,11 @@ impl Key {
     /// The checked value of `value`, which was written as `raw`.
     pub(super) fn read(&self, value: &DeValue, raw: &str) -> Result<Value, Box<Problem>> {
         match (self.kind, value) {
-            (Kind::Integer(min, max), DeValue::Integer(_)) => self.integer(value, raw, min, max).map(Value::Integer),
+            (Kind::Integer(min, max) | Kind::BoolOr(min, max), DeValue::Integer(_)) => {
+                self.integer(value, raw, min, max).map(Value::Integer)
+            }
             (Kind::Number(min, max), DeValue::Integer(_) | DeValue::Float(_)) => self.number(value, raw, min, max),
-            (Kind::Bool, DeValue::Boolean(flag)) => Ok(Value::Bool(*flag)),
+            (Kind::Bool | Kind::BoolOr(..), DeValue::Boolean(flag)) => Ok(Value::Bool(*flag)),
             (Kind::Text, DeValue::String(text)) => self.text(text, raw),
             (Kind::Choice(choices), DeValue::String(text)) => self.choice(text, raw, &choices()),
             (Kind::Preset, DeValue::String(text)) if presets::model(text).is_some() => Ok(Value::Text(text.clone().into_owned())),
@@ -171,6 +185,7 @@ impl Key {
             Kind::Integer(..) => "a whole number",
             Kind::Number(..) => "a number",
             Kind::Bool => "true or false",
+            Kind::BoolOr(..) => "true, false or a whole number",
             Kind::Text | Kind::Choice(_) | Kind::Preset => "a text",
             Kind::Integers(..) => "a list of whole numbers",
         };

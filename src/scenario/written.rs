@@ -127,6 +127,12 @@ impl Written {
         &self.sources[0].name
     }
 
+    /// The path of a file that stands beside this one.
+    pub fn beside(&self, name: &str) -> String {
+        let folder = std::path::Path::new(self.name()).parent().unwrap_or(std::path::Path::new(""));
+        folder.join(name).to_string_lossy().into_owned()
+    }
+
     /// Notes a problem with how `keys` go together. It stands at the first of them that was written.
     pub fn refuse(&mut self, keys: &[&'static Key], problem: Problem) {
         self.refuse_at(keys, 0, problem);

@@ -59,7 +59,7 @@ fn choices(kind: Kind) -> Vec<String> {
     match kind {
         Kind::Choice(choices) => choices().into_iter().map(str::to_owned).collect(),
         Kind::Preset => presets::names().into_iter().map(str::to_owned).collect(),
-        Kind::Bool => vec!["false".to_owned(), "true".to_owned()],
+        Kind::Bool | Kind::BoolOr(..) => vec!["false".to_owned(), "true".to_owned()],
         _ => Vec::new(),
     }
 }

@@ -24,10 +24,10 @@ fn loss_of_file(bytes: &[u8], state: &Checkpoint) -> f64 {
         (name.to_owned(), Tensor::from_vec(numbers.collect(), view.shape(), &Device::Cpu).expect("its shape"))
     };
     let values: BTreeMap<String, Tensor> = tensors.iter().map(tensor).collect();
-    let dims = Dims { model: state.manifest.model.clone(), micro_batch_size: 1, grid: None };
+    let dims = Dims { model: state.manifest.model.clone(), micro_batch_size: 1, grid: None, half: false };
     let loss = |sample| {
         let (tokens, targets) = data::batch(sample, &dims, 0).expect("data");
-        let outcome = oracle::run(&dims.model, &values, &tokens, &targets).expect("a loss");
+        let outcome = oracle::run(&dims.model, &values, &BTreeMap::new(), &tokens, &targets).expect("a loss");
         outcome.loss.to_dtype(DType::F64).and_then(|loss| loss.to_scalar::<f64>()).expect("a number")
     };
     (6..9).map(loss).sum::<f64>() / 3.0

@@ -314,6 +314,25 @@ fn lesson_6_saves_and_does_not_gather() {
     check(&["checkpoint", "export", &saved, "--out", &model, "--no-gather"], 0, "");
     check(&["checkpoint", "check", &model], 10, "49 of 49 tensors have the shape [0]");
     check(&["checkpoint", "check", &model], 10, "0 B of the model's 263.25 KiB");
+    let (direct, alone) = (new_path("lesson-6-direct.safetensors"), new_path("lesson-6-alone.safetensors"));
+    check(&["run", "6", "--export", &direct], 0, "ok: the whole model in 49 tensors");
+    let fault = ["run", "6", "--export", &alone, "--set", "trouble.0.kind=save-without-gather"];
+    check(&fault, 10, "49 of 49 tensors have the shape [0]");
+    check(&fault, 2, "!exists");
     check(&["checkpoint", "export", &saved, "--out", &whole], 0, "");
+    assert_eq!(std::fs::read(&whole).expect("a file"), std::fs::read(&direct).expect("a file"), "two ways to one file");
     check(&["checkpoint", "check", &whole], 0, "ok: the whole model in 49 tensors");
+}
+
+#[test]
+fn a_run_is_debugged_without_a_screen() {
+    check(&["debug", "11"], 0, "r0 F0 > r1 F0 > r2 F0 > r3 F0 B0");
+    check(&["debug", "11"], 0, "bubble 4u to 10u (r0): r0 B0 waits for g0 of r1, which waits for g0 of r2");
+    check(&["debug", "11", "--break", "r2 op 2B1", "--break", "nan"], 0, "r2 op 2B1: met 2 times");
+    check(&["debug", "11", "--why", "r3 1"], 0, "`1F0 forward blocks.2` was running, until 1.5u");
+    check(&["debug", "11", "--why", "r3@4"], 0, "B0 runs from 4u to 6u, slack 0u");
+    check(&["debug", "1f1b-blocking-p2", "--why", "r0 99"], 11, "the run has ended");
+    check(&["debug", "11", "--break", "whenever"], 2, "!a breakpoint is r2, op 1B3");
+    check(&["debug", "11", "--why", "r3"], 2, "!is no rank with a time");
+    check(&["debug", "11", "--why", "r9 1"], 2, "!there is no r9");
 }

@@ -2,6 +2,7 @@
 
 use ranklab::lab::{Lab, Run};
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
+use ranklab::program::tables::Padded;
 use ranklab::program::trace::Outcome;
 use ranklab::program::trouble::FAULTS;
 
@@ -93,6 +94,42 @@ fn sums_that_are_not_averaged_are_told_by_their_factor() {
             let expected = Expected { outcome: "completed", verdict: "wrong", rank: 0, op: "", cause: &[&words[0], &words[1]] };
             check(&text, &expected);
         }
+    }
+}
+
+/// 6.5: a small bias, and the loss falls all the same.
+#[test]
+fn unequal_numbers_of_tokens_are_told() {
+    for (strategy, data, rank, factor, tokens) in [("ddp", 2, 1, 0.5, 5), ("zero-3", 3, 0, 0.3, 3), ("ddp", 8, 6, 0.7, 7)] {
+        let rule = format!("kind = \"unequal-tokens\"\nrank = {rank}\nfactor = {factor}");
+        let text = text(strategy, data, "micro_batches = 2\nsteps = 4", "", &rule);
+        let words = format!("of its sequences {tokens} of 11 tokens count");
+        let cause = [words.as_str(), "a mean of means is not the mean over all tokens"];
+        let run = check(&text, &Expected { outcome: "completed", verdict: "wrong", rank, op: "", cause: &cause });
+        assert!(run.losses[3] < run.losses[0], "the loss falls: {:?}", run.losses);
+    }
+}
+
+/// One device weighs micro-batches by their tokens: full ones as much more as they have more of them, and one on average.
+#[test]
+fn micro_batches_count_by_their_tokens() {
+    let padded = Padded { first: 4, each: 2, ranks: 3, place: 1, tokens: 5, weighted: true };
+    let weights: Vec<f64> = (4..16).map(|micro_batch| padded.weight(micro_batch, 11)).collect();
+    assert!((weights.iter().sum::<f64>() - 12.0).abs() < 1e-12, "{weights:?}");
+    for (place, weight) in weights.iter().enumerate() {
+        let tokens = if matches!(place % 6, 2 | 3) { 5.0 } else { 11.0 };
+        assert!((weight - tokens * 3.0 / 27.0).abs() < 1e-12, "micro-batch {place} of {weights:?}");
+    }
+}
+
+/// 6.12: nothing is wrong while it trains.
+#[test]
+fn a_model_that_nobody_gathers_is_told() {
+    for data in [2, 3, 8] {
+        let text = text("fsdp", data, "micro_batches = 1", "[numerics]\nexact = true", "kind = \"save-without-gather\"");
+        let words = format!("their shards lie on {data} ranks");
+        let cause = ["it saves the model by itself", "have the shape [0]", &words];
+        check(&text, &Expected { outcome: "completed", verdict: "equal", rank: 0, op: "", cause: &cause });
     }
 }
 
@@ -198,6 +235,8 @@ fn faults_that_meet_nothing_say_what_they_need() {
     check("zero-3", 3, "kind = \"no-sync-on-last\"", "all-reduce whole gradients");
     check("ddp", 3, "kind = \"read-on-one-rank\"\nrank = 1\nop = \"0F0\"", "zero-3 or fsdp");
     check("ddp", 3, "kind = \"less-memory\"\nrank = 1", "a limit of memory");
+    check("ddp", 3, "kind = \"unequal-tokens\"\nrank = 1\nfactor = 1", "a factor below 1");
+    check("zero-2", 3, "kind = \"save-without-gather\"", "zero-3 or fsdp");
 }
 
 /// The table, the scenarios' keys and this file speak of the same faults.

@@ -40,6 +40,7 @@ fn folded_ranks_have_the_numbers_of_each() {
                 ((8, 1), "no_sync = false\n"),
                 ((8, 1), "[fsdp]\nshard_size = 2\n"),
                 ((8, 1), "[fsdp]\nshard_size = 4\nreshard_after_forward = false\n"),
+                ((8, 1), "[fsdp]\nshard_size = 4\nreshard_after_forward = 2\n"),
                 ((4, 2), ""),
                 ((4, 2), "[fsdp]\nshard_size = 2\n"),
             ] {

@@ -34,10 +34,12 @@ fn every_strategy_computes_what_one_device_does() {
     for strategy in STRATEGIES {
         for data in [2, 3, 4, 8] {
             for micro_batches in [1, 3] {
-                check(strategy, (data, 1), micro_batches, "", &["equal", "expected-drift"]);
+                for dtype in ["f32", "f64"] {
+                    let settings = format!("[numerics]\ndtype = \"{dtype}\"\n");
+                    check(strategy, (data, 1), micro_batches, &settings, &["equal", "expected-drift"]);
+                }
             }
         }
-        check(strategy, (3, 1), 2, "[numerics]\ndtype = \"f64\"\n", &["equal", "expected-drift"]);
     }
 }
 
@@ -63,6 +65,29 @@ fn gathers_may_run_ahead_stay_or_take_everything() {
     check("shard_size = 2");
     check("shard_size = 2\nreshard_after_forward = false");
     check("shard_size = 1");
+    check("reshard_after_forward = 2");
+    check("reshard_after_forward = 2\nprefetch = 3\nin_flight = 5");
+    check("reshard_after_forward = 2\nprefetch = 0\nwrap = \"block\"");
+}
+
+/// FSDP2: what forward gathered is kept as shards of a few ranks, and backward gathers among those alone.
+#[test]
+fn parameters_may_be_cut_among_fewer_ranks_between_forward_and_backward() {
+    for (data, near, micro_batches) in [(4, 2, 1), (8, 2, 2), (8, 4, 3), (6, 3, 1)] {
+        let settings =
+            |reshard: &str| format!("expand = false\n[fsdp]\nreshard_after_forward = {reshard}\n[numerics]\nexact = true\n");
+        check("fsdp", (data, 1), micro_batches, &settings(&near.to_string()), &["equal"]);
+        let of = |reshard: &str| metrics(&text("fsdp", (data, 1), micro_batches, &settings(reshard)));
+        let (free, some, keep) = (of("true"), of(&near.to_string()), of("false"));
+        let peak = |metrics: &Metrics| metrics.ranks[0].peak_bytes;
+        assert!(peak(&free) < peak(&some) && peak(&some) < peak(&keep), "{data} {near}");
+        assert!((some.ranks[0].traffic_psi - free.ranks[0].traffic_psi).abs() < 1e-12, "as many payloads");
+        assert!(some.ranks[0].bytes_sent < free.ranks[0].bytes_sent, "a gather of {near} ranks sends less than one of {data}");
+        let run = run(&text("fsdp", (data, 1), micro_batches, &settings(&near.to_string())));
+        let program = run.session.program();
+        let small = program.groups.iter().filter(|group| group.name.starts_with("near"));
+        assert!(small.clone().count() == data / near && small.clone().all(|group| group.ranks.len() == near));
+    }
 }
 
 #[test]
@@ -71,6 +96,9 @@ fn pipelines_share_out_what_they_may() {
         for schedule in ["gpipe", "1f1b"] {
             let settings = |more: &str| format!("[pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = true\n{more}");
             check(strategy, (2, 2), 3, &settings(""), &["equal"]);
+            if strategy == "fsdp" {
+                check(strategy, (4, 2), 3, &settings("[fsdp]\nreshard_after_forward = 2\n"), &["equal"]);
+            }
             check(strategy, (3, 2), 2, &settings("[fsdp]\nreshard_after_forward = false\n"), &["equal"]);
         }
     }
@@ -134,8 +162,62 @@ fn traffic_is_that_of_the_papers() {
     check_traffic("zero-3", "", [3.0, 6.0, 12.0, 24.0]);
     check_traffic("fsdp", "", [3.0, 6.0, 12.0, 24.0]);
     check_traffic("fsdp", "[fsdp]\nreshard_after_forward = false\n", [2.0, 4.0, 8.0, 16.0]);
+    check_traffic("fsdp", "[fsdp]\nshard_size = 1\n", [2.0, 2.0, 2.0, 2.0]);
     check_traffic("ddp", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
     check_traffic("zero-1", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
+}
+
+/// Hybrid sharding: copies of the state on `shards` ranks each sum their shards, 2/shards of the parameters; zeros at their ends are
+/// padding, and no traffic.
+#[test]
+fn copies_of_the_state_exchange_their_shards() {
+    for (data, shards, micro_batches) in [(4_usize, 2_u8, 1_u32), (6, 3, 2), (6, 2, 3), (8, 4, 1)] {
+        for expand in [true, false] {
+            let settings = format!("expand = {expand}\n[fsdp]\nshard_size = {shards}\n[numerics]\nvalues = \"shape\"\n");
+            let metrics = metrics(&text("fsdp", (data, 1), micro_batches, &settings));
+            let expected = f64::from(micro_batches) * (3.0 + 2.0 / f64::from(shards));
+            for rank in &metrics.ranks {
+                assert!((rank.traffic_psi - expected).abs() < 1e-12, "{shards} of {data}: {} {expected}", rank.traffic_psi);
+            }
+        }
+    }
+}
+
+/// At the formula's number of tokens the traffic of a micro-batch takes as long as the pass that hides it. Without latency, and with a
+/// model that is nearly all weights.
+#[test]
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of times")]
+fn so_many_tokens_hide_the_traffic() {
+    use ranklab::observe::formula::{self, Quantity};
+    use ranklab::program::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
+    for (strategy, data, kind, of_busy) in [
+        ("ddp", 8, AllReduce, 2.0 / 3.0),
+        ("ddp", 3, AllReduce, 2.0 / 3.0),
+        ("zero-1", 8, ReduceScatter, 2.0 / 3.0),
+        ("zero-2", 16, ReduceScatter, 2.0 / 3.0),
+        // Gathered twice, and the forward pass is a third.
+        ("zero-3", 8, AllGather, 2.0 / 3.0),
+    ] {
+        let text = |size: usize| {
+            format!(
+                "[model]\nlayers = 6\nhidden = 2048\nheads = 16\nsequence = 16\nvocab = 16\npositions = \"rotary\"\n\
+                 [batch]\nmicro_batches = 1\nmicro_batch_size = {size}\nsteps = 1\n[parallel]\ndata = {data}\n\
+                 [data_parallel]\nstrategy = \"{strategy}\"\nexpand = false\n[numerics]\nvalues = \"shape\"\ndtype = \"bf16\"\n\
+                 [hardware]\ncosts = \"h100-nvlink\"\nmemory_gb = 1000\n[hardware.device]\nbandwidth = 1000000\n\
+                 [hardware.inside]\nalpha = 0\n[hardware.between]\nalpha = 0\n"
+            )
+        };
+        let tokens =
+            formula::find(&formula::of(&crate::support::scenario(&text(1))), Quantity::HidingTokens).expect("a formula").value;
+        let run = run(&text((tokens / 16.0).round() as usize));
+        let observed = Observed::new(run.session.program(), run.session.trace());
+        let metrics = Metrics::new(&observed, &Ledger::new(&observed));
+        let program = run.session.program();
+        let of_kind = metrics.collectives.iter().filter(|stats| program.collectives[stats.collective.index()].kind == kind);
+        let traffic: u64 = of_kind.map(|stats| (stats.end - stats.start).0).sum();
+        let ratio = traffic as f64 / (metrics.ranks[0].busy.0 as f64 * of_busy);
+        assert!((ratio - 1.0).abs() < 0.05, "{strategy} on {data}, {tokens} tokens: traffic takes {ratio} times the pass");
+    }
 }
 
 /// What rank 0 keeps of a model of `parameters` on `data` ranks, in bytes for each parameter, with what is cut and what is not.
@@ -161,11 +243,35 @@ fn state_is_the_closed_form_of_its_convention() {
         check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-2", data, [2, 0, 0], [0, 2, 12]);
         check_state(SEVEN_AND_A_HALF, "mixed-adam-16", "zero-3", data, [0, 0, 0], [2, 2, 12]);
     }
+    for data in [8, 64] {
+        check_state(SEVEN, "mixed-adam-16", "zero-1", data, [2, 2, 0], [0, 0, 12]);
+        check_state(SEVEN, "mixed-adam-16", "zero-2", data, [2, 0, 0], [0, 2, 12]);
+        check_state(SEVEN, "mixed-adam-16", "zero-3", data, [0, 0, 0], [2, 2, 12]);
+    }
     check_state(SEVEN, "mixed-adam-18", "zero-1", 8, [2, 4, 0], [0, 0, 12]);
     check_state(SEVEN, "mixed-adam-20", "zero-2", 8, [2, 0, 0], [0, 6, 12]);
     check_state(SEVEN, "fp32-adam-16", "zero-3", 8, [0, 0, 0], [4, 4, 8]);
     check_state(SEVEN, "mixed-adam-12", "zero-1", 8, [2, 2, 0], [0, 0, 8]);
     check_state(SEVEN, "bf16-adam-8", "zero-2", 8, [2, 0, 0], [0, 2, 4]);
+}
+
+/// Gigabytes of state on each of `data` ranks under ZeRO-1, 2 and 3, to the byte.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
+fn check_seven(data: u64, expected: [f64; 3]) {
+    for (strategy, gigabytes) in ["zero-1", "zero-2", "zero-3"].into_iter().zip(expected) {
+        let text = format!(
+            "[model]\npreset = \"7b\"\nbytes_per_parameter = \"mixed-adam-16\"\n[batch]\nmicro_batches = 1\nsteps = 1\n[parallel]\n\
+             data = {data}\n[data_parallel]\nstrategy = \"{strategy}\"\n[numerics]\nvalues = \"shape\"\n"
+        );
+        let State { parameter, gradient, optimizer } = metrics(&text).ranks[0].state;
+        assert_eq!((parameter + gradient + optimizer).0, (gigabytes * 1e6).round() as u64 * 1000, "{text}");
+    }
+}
+
+#[test]
+fn seven_billion_parameters_take_what_the_lessons_say() {
+    check_seven(8, [38.5, 26.25, 14.0]);
+    check_seven(64, [29.3125, 15.53125, 1.75]);
 }
 
 /// The fewest of up to 64 ranks on which the state of 7 billion parameters is less than the card's memory.

@@ -49,6 +49,9 @@ fn scenarios_move_what_they_say() {
     check("fsdp-pipeline", &[], "completed", SUMMED, 12.0);
     check("recompute-full", &[], "completed", &["equal"], 0.0);
     check("recompute-selective", &[], "completed", &["equal"], 0.0);
+    check("bf16-zero-2", &[], "completed", SUMMED, 3.0);
+    check("dropout-recompute", &["numerics.exact=true"], "completed", &["equal"], 2.0);
+    check("dropout-recompute", &["recompute.preserve_rng_state=false"], "completed", &["wrong"], 2.0);
     check("zero-7b", &[], "completed", &["none"], 3.0);
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
@@ -69,6 +72,8 @@ fn scenarios_of_faults_are_traced() {
     check("fault-no-sync-on-last", "completed", "wrong", 0, "drift apart");
     check("fault-no-sync-forgotten", "completed", "expected-drift", 0, "4 times a step");
     check("fault-read-on-one-rank", "deadlocked", "none", 0, "without the others");
+    check("fault-unequal-tokens", "completed", "wrong", 3, "16 of 32 tokens count");
+    check("fault-save-without-gather", "completed", "expected-drift", 0, "have the shape [0]");
     check("fault-less-memory", "out-of-memory", "none", 1, "would report a time-out");
     check("skip-all-reduce-one", "deadlocked", "none", 1, "leaves out");
     check("slow-rank", "completed", "equal", 2, "2.00 times as long");

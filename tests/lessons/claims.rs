@@ -134,6 +134,8 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("7", "full.toml", &["recompute.every=2"], "3.5u, equal"),
     ("7", "full.toml", &["recompute.every=4"], "3.25u, equal"),
     ("7", "scenario.toml", &["recompute.mode=full"], "loss 5.5844"),
+    ("7", "dropout.toml", &[], "equal"),
+    ("7", "dropout.toml", &["recompute.preserve_rng_state=false"], "wrong, wrong in step 0"),
     ("7", "wrong.toml", &[], "wrong, 0B0 backward-input blocks.3, wrong in step 0, loss 5.5844"),
     ("8", "scenario.toml", &[], "drift"),
     ("8", "scenario.toml", &["parallel.tensor=1"], "equal"),

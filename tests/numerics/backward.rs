@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Result, Tensor};
 use ranklab::base::model::{Model, Positions};
 use ranklab::base::saved::{self, SavedTensor};
+use ranklab::engine::kernels::cpu::dropout::{Draw, RandomState};
 use ranklab::engine::kernels::cpu::{Dims, block, data, embedding, head};
 
 use super::cases::{self, GPT, LLAMA, distance, elements, parameters};
@@ -24,7 +25,7 @@ fn f32_is_near_autograd_in_f64() -> Result<()> {
 #[test]
 fn extreme_scores_stay_finite() -> Result<()> {
     for model in [GPT, LLAMA] {
-        let dims = Dims { model, micro_batch_size: 2, grid: None };
+        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false };
         for dtype in [DType::F64, DType::F32] {
             let mut values = parameters(&dims.model, dtype)?;
             for (name, value) in &mut values {
@@ -49,7 +50,7 @@ fn extreme_scores_stay_finite() -> Result<()> {
 /// A number that went wrong shows in the loss; it isn't hidden by a maximum or an exponential.
 #[test]
 fn a_nan_reaches_the_loss() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None };
+    let dims = Dims { model: GPT, micro_batch_size: 1, grid: None, half: false };
     let whole = parameters(&GPT, DType::F32)?;
     for parameter in GPT.parameters() {
         let mut values = whole.clone();
@@ -80,8 +81,8 @@ fn every_parameter_has_a_gradient() -> Result<()> {
 
 #[test]
 fn finite_differences_agree() -> Result<()> {
-    for model in [GPT, LLAMA] {
-        let dims = Dims { model, micro_batch_size: 2, grid: None };
+    for model in [GPT, LLAMA, Model { dropout: 0.3, ..LLAMA }] {
+        let dims = Dims { model, micro_batch_size: 2, grid: None, half: false };
         let values = parameters(&dims.model, DType::F64)?;
         let gradients = cases::run(&dims, &values, 3)?.gradients;
         for parameter in dims.model.parameters() {
@@ -104,8 +105,10 @@ fn saved_tensors_are_those_of_the_layout() -> Result<()> {
             |part| -> Vec<Tensor> { dims.parameters_of(part).iter().map(|parameter| values[&parameter.name].clone()).collect() };
         let parts: Vec<_> = dims.model.parts().collect();
         let (tokens, targets) = data::batch(0, &dims, 0)?;
-        let x = embedding::forward(&dims, &tokens, &of(parts[0]))?;
-        let (y, saved) = block::forward(&dims, &x, &of(parts[1]))?;
+        let random = RandomState { seed: 0, sample: 0 };
+        let (x, saved) = embedding::forward(&dims, random, &tokens, &of(parts[0]))?;
+        check_layout(name, &saved, &saved::embedding_saved(&dims.model, b));
+        let (y, saved) = block::forward(&dims, Draw { part: parts[1], random }, &x, &of(parts[1]))?;
         check_layout(name, &saved, &saved::block_saved(&dims.model, b));
         let (_, deferred) = block::backward_input(&dims, &y, &of(parts[1]), &saved)?;
         check_layout(name, &deferred, &saved::block_deferred(&dims.model, b));
@@ -121,7 +124,11 @@ fn saved_tensors_are_those_of_the_layout() -> Result<()> {
 fn a_block_saves_as_much_as_its_documentation_says() {
     let model = Model { hidden: 12, ffn: 48, ..GPT };
     let elements: usize = saved::block_saved(&model, 5).iter().map(SavedTensor::elements).sum();
-    assert_eq!(elements, 5 * model.sequence * (10 * model.hidden + model.heads * model.sequence + 2));
+    let tokens = 5 * model.sequence;
+    assert_eq!(elements, tokens * (10 * model.hidden + model.heads * model.sequence + 2));
+    let with_masks = saved::block_saved(&Model { dropout: 0.1, ..model.clone() }, 5);
+    let masks: usize = with_masks.iter().filter(|saved| saved.mask).map(SavedTensor::elements).sum();
+    assert_eq!(masks, tokens * (2 * model.hidden + model.heads * model.sequence));
 }
 
 fn check_layout(name: &str, tensors: &[Tensor], layout: &[SavedTensor]) {
@@ -139,8 +146,8 @@ fn check_against_autograd(name: &str, dims: &Dims, dtype: DType, tolerance: f64)
 /// the largest of all, since a gradient may be zero but for rounding errors of larger numbers.
 fn check(dims: &Dims, values: &BTreeMap<String, Tensor>, tolerance: f64) -> Result<()> {
     let exact = values.iter().map(|(name, value)| Ok((name.clone(), value.to_dtype(DType::F64)?))).collect::<Result<_>>()?;
-    let (tokens, targets) = data::batch(9, dims, 5)?;
-    let expected = oracle::run(&dims.model, &exact, &tokens, &targets)?;
+    let (tokens, targets) = data::batch(9, dims, cases::SEED)?;
+    let expected = oracle::run(&dims.model, &exact, &cases::masks(dims, 9)?, &tokens, &targets)?;
     let outcome = cases::run(dims, values, 9)?;
     let (error, size) = distance(&outcome.loss, &expected.loss)?;
     assert!(error <= tolerance * size, "loss is off by {error}");

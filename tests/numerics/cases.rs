@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use ranklab::base::model::{Activation, Bias, Init, Model, Norm, Parameter, Part, Positions};
+use ranklab::engine::kernels::cpu::dropout::{self, Draw, Place, RandomState};
 use ranklab::engine::kernels::cpu::{Dims, block, data, elementwise, embedding, head, init};
 
 /// GPT-2's choices in a size that is odd everywhere.
@@ -39,7 +40,7 @@ pub const LLAMA: Model = Model {
 
 /// Every case: what it is for, the model, and the micro-batch size.
 pub fn all() -> Vec<(&'static str, Dims)> {
-    let case = |name, model, micro_batch_size| (name, Dims { model, micro_batch_size, grid: None });
+    let case = |name, model, micro_batch_size| (name, Dims { model, micro_batch_size, grid: None, half: false });
     vec![
         case("gpt", GPT, 2),
         case("llama", LLAMA, 3),
@@ -51,6 +52,9 @@ pub fn all() -> Vec<(&'static str, Dims)> {
         case("three blocks of rows", Model { layers: 1, sequence: 131, ..GPT }, 1),
         case("whole blocks of rows", Model { layers: 1, sequence: 128, ..LLAMA }, 2),
         case("one of everything", Model { layers: 1, hidden: 2, heads: 1, kv_heads: 1, sequence: 1, vocab: 2, ffn: 1, ..GPT }, 1),
+        case("gpt with dropout", Model { dropout: 0.25, ..GPT }, 3),
+        case("llama with dropout", Model { dropout: 0.5, ..LLAMA }, 2),
+        case("three blocks of rows with dropout", Model { layers: 1, sequence: 131, dropout: 0.1, tied: true, ..GPT }, 1),
         case("five layers", Model { layers: 5, hidden: 8, heads: 2, kv_heads: 2, ..GPT }, 5),
     ]
 }
@@ -98,12 +102,13 @@ pub fn run_parts(
     let of = |part| -> Vec<Tensor> { dims.parameters_of(part).iter().map(|parameter| values[&parameter.name].clone()).collect() };
     let earlier = |part: usize| earlier.map(|earlier| &earlier[part][..]);
     let blocks: Vec<Vec<Tensor>> = dims.model.parts().filter(|part| matches!(part, Part::Block(_))).map(of).collect();
-    let (tokens, targets) = data::batch(first_sample, dims, 5)?;
+    let (tokens, targets) = data::batch(first_sample, dims, SEED)?;
 
-    let mut x = embedding::forward(dims, &tokens, &of(Part::Embedding))?;
+    let random = RandomState { seed: SEED, sample: first_sample };
+    let (mut x, masks) = embedding::forward(dims, random, &tokens, &of(Part::Embedding))?;
     let mut saved = Vec::new();
-    for parameters in &blocks {
-        let (y, kept) = block::forward(dims, &x, parameters)?;
+    for (layer, parameters) in (0..).zip(&blocks) {
+        let (y, kept) = block::forward(dims, Draw { part: Part::Block(layer), random }, &x, parameters)?;
         saved.push(kept);
         x = y;
     }
@@ -116,9 +121,33 @@ pub fn run_parts(
         lists.push(block::backward_weight(dims, kept, &deferred, earlier(layer + 1))?);
         d_x = dx;
     }
-    lists.push(embedding::backward_weight(dims, &tokens, &d_x, earlier(0))?);
+    lists.push(embedding::backward_weight(dims, &tokens, &d_x, &masks, earlier(0))?);
     lists.reverse();
     Ok((loss, lists))
+}
+
+/// The seed of data and dropout.
+pub const SEED: u64 = 5;
+
+/// Every mask of the micro-batch from `first_sample` on, 1 where an element stays, by the place's name in the oracle; none without dropout.
+pub fn masks(dims: &Dims, first_sample: u64) -> Result<BTreeMap<String, Tensor>> {
+    let (b, t, h, n) = (dims.micro_batch_size, dims.model.sequence, dims.model.hidden, dims.model.heads);
+    let random = RandomState { seed: SEED, sample: first_sample };
+    let mut masks = BTreeMap::new();
+    for part in dims.model.parts().filter(|part| *part != Part::Head && dims.model.dropout > 0.0) {
+        let places: &[(Place, &str)] = match part {
+            Part::Block(_) => {
+                &[(Place::Softmax, "softmax"), (Place::Attention, "attention"), (Place::FeedForward, "feed-forward")]
+            }
+            _ => &[(Place::Embedding, "embedding")],
+        };
+        for &(place, name) in places {
+            let shape = if place == Place::Softmax { vec![b, n, t, t] } else { vec![b, t, h] };
+            let mask = Tensor::from_vec(dropout::mask(dims, Draw { part, random }, place), shape, &Device::Cpu)?;
+            masks.insert(format!("{part}.{name}"), mask);
+        }
+    }
+    Ok(masks)
 }
 
 /// The elements as f64.

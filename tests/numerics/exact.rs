@@ -12,7 +12,7 @@ const ORDERS: [[u64; 4]; 4] = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 
 fn accumulated_gradients_are_the_sum_of_their_parts() -> Result<()> {
     for model in [GPT, LLAMA, Model { tied: true, ..LLAMA }] {
         for grid in [None, Some(20)] {
-            let dims = Dims { model: model.clone(), micro_batch_size: 2, grid };
+            let dims = Dims { model: model.clone(), micro_batch_size: 2, grid, half: false };
             let values = parameters(&dims.model, DType::F64)?;
             let first = run_parts(&dims, &values, 0, None)?.1;
             let second = run_parts(&dims, &values, 2, None)?.1;
@@ -43,7 +43,7 @@ fn without_a_grid_sums_depend_on_order() -> Result<()> {
 
 #[test]
 fn on_a_grid_every_element_is_a_multiple_near_the_gradient() -> Result<()> {
-    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None };
+    let dims = Dims { model: GPT, micro_batch_size: 2, grid: None, half: false };
     let values = parameters(&dims.model, DType::F32)?;
     let plain = run_parts(&dims, &values, 0, None)?.1;
     let rounded = run_parts(&Dims { grid: Some(12), ..dims }, &values, 0, None)?.1;
@@ -69,7 +69,7 @@ fn two_runs_give_the_same_bits() -> Result<()> {
 
 /// The gradients of four micro-batches, added up in each of the orders.
 fn sums_in_all_orders(grid: Option<i32>) -> Result<Vec<Vec<u32>>> {
-    let dims = Dims { model: LLAMA, micro_batch_size: 1, grid };
+    let dims = Dims { model: LLAMA, micro_batch_size: 1, grid, half: false };
     let values = parameters(&dims.model, DType::F32)?;
     let in_order = |order: &[u64; 4]| {
         let mut sum: Option<Vec<Vec<Tensor>>> = None;

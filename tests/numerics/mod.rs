@@ -11,8 +11,10 @@
 
 mod backward;
 mod cases;
+mod dropout;
 mod elementary;
 mod exact;
+mod half;
 mod misuse;
 pub mod oracle;
 mod training;

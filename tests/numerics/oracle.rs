@@ -7,11 +7,17 @@ use ranklab::base::model::{Activation, Model, Norm, Positions};
 
 use super::cases::Outcome;
 
-/// Loss and gradients by candle's autograd.
-pub fn run(model: &Model, values: &BTreeMap<String, Tensor>, tokens: &Tensor, targets: &Tensor) -> Result<Outcome> {
+/// Loss and gradients by candle's autograd, with the elements dropped that the masks name.
+pub fn run(
+    model: &Model,
+    values: &BTreeMap<String, Tensor>,
+    masks: &BTreeMap<String, Tensor>,
+    tokens: &Tensor,
+    targets: &Tensor,
+) -> Result<Outcome> {
     let variables: BTreeMap<&str, Var> =
         values.iter().map(|(name, value)| Ok((name.as_str(), Var::from_tensor(value)?))).collect::<Result<_>>()?;
-    let net = Net { model, parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect() };
+    let net = Net { model, masks, parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect() };
     let loss = net.loss(tokens, targets)?;
     let store = loss.backward()?;
     let gradient = |(&name, variable): (&&str, &Var)| {
@@ -23,6 +29,7 @@ pub fn run(model: &Model, values: &BTreeMap<String, Tensor>, tokens: &Tensor, ta
 
 struct Net<'a> {
     model: &'a Model,
+    masks: &'a BTreeMap<String, Tensor>,
     parameters: BTreeMap<&'a str, &'a Tensor>,
 }
 
@@ -34,9 +41,13 @@ impl Net<'_> {
         if self.model.positions == Positions::Learned {
             x = x.broadcast_add(self.parameters["embedding.positions.weight"])?;
         }
+        x = self.drop(x, "embedding.embedding")?;
         for layer in 0..self.model.layers {
-            x = (&x + self.attention(&self.norm(&x, &format!("blocks.{layer}.norm1"))?, &format!("blocks.{layer}.attn"))?)?;
-            x = (&x + self.feed_forward(&self.norm(&x, &format!("blocks.{layer}.norm2"))?, &format!("blocks.{layer}.mlp"))?)?;
+            let block = format!("blocks.{layer}");
+            let attended = self.attention(&self.norm(&x, &format!("{block}.norm1"))?, &block)?;
+            x = (&x + self.drop(attended, &format!("{block}.attention"))?)?;
+            let fed = self.feed_forward(&self.norm(&x, &format!("{block}.norm2"))?, &format!("{block}.mlp"))?;
+            x = (&x + self.drop(fed, &format!("{block}.feed-forward"))?)?;
         }
         let x = self.norm(&x, "head.norm")?;
         let w = if self.model.tied { table } else { self.parameters["head.logits.weight"] };
@@ -65,7 +76,14 @@ impl Net<'_> {
         self.parameters.get(format!("{name}.bias").as_str()).map_or(Ok(y.clone()), |bias| y.broadcast_add(bias))
     }
 
-    fn attention(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+    /// x with elements dropped, and the others larger by as much.
+    fn drop(&self, x: Tensor, place: &str) -> Result<Tensor> {
+        let Some(mask) = self.masks.get(place) else { return Ok(x) };
+        x * (mask.to_dtype(DType::F64)? / (1.0 - self.model.dropout))?
+    }
+
+    fn attention(&self, x: &Tensor, block: &str) -> Result<Tensor> {
+        let name = format!("{block}.attn");
         let (b, t, h) = x.dims3()?;
         let (n, kv, d) = (self.model.heads, self.model.kv_heads, self.model.hidden / self.model.heads);
         let (q, k, v) = if self.model.fused_qkv {
@@ -84,6 +102,7 @@ impl Net<'_> {
         let scores = scores.broadcast_add(&causal_mask(t, scores.dtype())?)?;
         let weights = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
         let weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
+        let weights = self.drop(weights, &format!("{block}.softmax"))?;
         let mixed = weights.matmul(&v)?.transpose(1, 2)?.contiguous()?.reshape((b, t, h))?;
         self.linear(&mixed, &format!("{name}.proj"))
     }

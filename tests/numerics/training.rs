@@ -15,7 +15,7 @@ const SETTINGS: AdamW = AdamW { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, we
 #[test]
 fn the_loss_falls() -> Result<()> {
     for model in [Model { vocab: 256, ..GPT }, Model { vocab: 300, tied: true, ..LLAMA }] {
-        let losses = train(&Dims { model, micro_batch_size: 4, grid: None }, 40)?;
+        let losses = train(&Dims { model, micro_batch_size: 4, grid: None, half: false }, 40)?;
         assert!((losses[0] - 5.6).abs() < 0.2, "a model that knows nothing has about ln 256 to ln 300, not {}", losses[0]);
         let last = losses[30..].iter().sum::<f32>() / 10.0;
         assert!(last < 3.6, "letters' frequencies alone give about 3, not {last}");
@@ -25,7 +25,7 @@ fn the_loss_falls() -> Result<()> {
 
 #[test]
 fn targets_are_the_next_bytes() -> Result<()> {
-    let dims = Dims { model: Model { vocab: 256, ..GPT }, micro_batch_size: 3, grid: None };
+    let dims = Dims { model: Model { vocab: 256, ..GPT }, micro_batch_size: 3, grid: None, half: false };
     let (tokens, targets) = batch(11, &dims, 7)?;
     let (tokens, targets) = (tokens.to_vec2::<u32>()?, targets.to_vec2::<u32>()?);
     for (tokens, targets) in tokens.iter().zip(&targets) {
@@ -41,7 +41,7 @@ fn targets_are_the_next_bytes() -> Result<()> {
 /// Ranks that take a part of the batch take the samples one device would.
 #[test]
 fn a_sample_depends_on_its_number_and_the_seed_alone() -> Result<()> {
-    let dims = |micro_batch_size| Dims { model: GPT, micro_batch_size, grid: None };
+    let dims = |micro_batch_size| Dims { model: GPT, micro_batch_size, grid: None, half: false };
     let whole = batch(4, &dims(5), 1)?;
     for sample in 0..5 {
         let own = batch(4 + sample as u64, &dims(1), 1)?;
@@ -54,7 +54,8 @@ fn a_sample_depends_on_its_number_and_the_seed_alone() -> Result<()> {
 
 #[test]
 fn tokens_stay_below_a_small_vocabulary_and_long_samples_go_round() -> Result<()> {
-    let dims = Dims { model: Model { vocab: 29, sequence: CORPUS.len() + 5, ..GPT }, micro_batch_size: 1, grid: None };
+    let dims =
+        Dims { model: Model { vocab: 29, sequence: CORPUS.len() + 5, ..GPT }, micro_batch_size: 1, grid: None, half: false };
     let tokens = batch(0, &dims, 0)?.0.flatten_all()?.to_vec1::<u32>()?;
     assert!(tokens.iter().all(|&token| token < 29));
     assert_eq!(tokens[..5], tokens[CORPUS.len()..]);

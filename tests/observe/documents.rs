@@ -3,7 +3,7 @@
 use super::scenes::{self, Scene, pipeline};
 use ranklab::base::settings::AllReduce;
 use ranklab::observe::export::{Format, export, json};
-use ranklab::observe::report::{FirstDifference, Given, JSON_SCHEMA, Verdict};
+use ranklab::observe::report::{FirstDifference, Given, JSON_SCHEMA, Tokens, Verdict};
 use ranklab::observe::slack::Slack;
 use ranklab::observe::{Ledger, Metrics, Observed, Report, Run, VerdictKind};
 use serde_json::Value;
@@ -15,6 +15,8 @@ fn given(verdict: Verdict) -> Given {
         title: "a <test> & more".to_owned(),
         costs: "unit".to_owned(),
         algorithm: Some(AllReduce::Ring),
+        peak_flops: Some(125e9),
+        tokens: Some(Tokens { micro_batch: 64, hide_traffic: 96.5 }),
         loss: vec![5.5, 5.25],
         verdict,
         first_nan: None,

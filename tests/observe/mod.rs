@@ -10,4 +10,5 @@ mod pictures;
 mod scenes;
 mod slack;
 mod states;
+mod utilization;
 mod why;

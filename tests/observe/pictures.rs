@@ -16,8 +16,7 @@ fn exported(session: &Session, format: Format) -> String {
         algorithm: None,
         loss: vec![5.5451, 5.3],
         verdict,
-        first_nan: None,
-        diagnosis: Vec::new(),
+        ..Given::default()
     };
     export(&Observed::new(Run::new(session.program(), session.trace())), given, format)
 }

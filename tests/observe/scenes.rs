@@ -10,8 +10,8 @@ use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Scenario, Task,
-    TensorParallel, Training, Values,
+    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Reshard, Scenario,
+    Task, TensorParallel, Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -64,8 +64,13 @@ pub fn trouble(kind: TroubleKind, rank: Option<u32>, op: &str, factor: f64) -> T
 /// A link of 1 GB/s and 5 us, a device of 100 GFLOP/s: messages and compute take similar times for the tiny model.
 pub fn table() -> Costs {
     let link = |alpha, gigabytes: f64| Link { alpha: Ticks(alpha), bytes_per_second: gigabytes * 1e9, source: "test".to_owned() };
-    let device =
-        Device { flops_per_second: 100e9, memory_bytes_per_second: 50e9, memory: Bytes(1 << 40), source: "test".to_owned() };
+    let device = Device {
+        flops_per_second: 100e9,
+        peak_flops_per_second: Some(125e9),
+        memory_bytes_per_second: 50e9,
+        memory: Bytes(1 << 40),
+        source: "test".to_owned(),
+    };
     Costs::Table(Table { name: "test".to_owned(), device, inside: link(5_000, 1.0), between: link(20_000, 0.25) })
 }
 
@@ -107,7 +112,13 @@ impl Scene {
             tensor_parallel: TensorParallel { sequence_parallel: false },
             model,
             precision: Precision::plain(Dtype::F32),
-            batch: Batch { micro_batches: self.micro_batches, micro_batch_size: 1, steps: self.steps, before: Before::default() },
+            batch: Batch {
+                micro_batches: self.micro_batches,
+                micro_batch_size: 1,
+                steps: self.steps,
+                before: Before::default(),
+                padded: None,
+            },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
             data_parallel: DataParallel {
@@ -119,8 +130,14 @@ impl Scene {
                 overlap,
                 expand: true,
             },
-            fsdp: Fsdp { shard_size: self.replicas, reshard_after_forward: true, prefetch: 1, in_flight: 2, wrap: Wrap::Layer },
-            recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab },
+            fsdp: Fsdp {
+                shard_size: self.replicas,
+                reshard_after_forward: Reshard::Free,
+                prefetch: 1,
+                in_flight: 2,
+                wrap: Wrap::Layer,
+            },
+            recompute: Recomputation { mode: self.recompute, every: 1, saved: SavedTensors::Lab, preserve_rng_state: true },
             pipeline: Pipeline {
                 order: Order::Schedule(Schedule::find(self.schedule).expect("a known schedule")),
                 p2p: self.p2p,

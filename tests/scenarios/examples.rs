@@ -97,6 +97,13 @@ fn sizes_beside_a_preset_replace_its_own() {
 fn types_follow_the_run() {
     assert_eq!(training("numerics.dtype = 'f64'").precision.parameter, Dtype::F64);
     assert_eq!(training("numerics = { dtype = 'bf16', values = 'shape' }").precision.parameter, Dtype::Bf16);
+    assert_eq!(parse("model.parameter_dtype = 'bf16'").numerics.dtype, Dtype::Bf16);
+    assert_eq!(parse("model.bytes_per_parameter = 'bf16-adam-8'").numerics.dtype, Dtype::Bf16);
+    assert_eq!(training("numerics.dtype = 'bf16'").precision.bytes(ranklab::base::OptimizerKind::Adamw), [2, 4, 12]);
+    assert_eq!(
+        training("numerics = { dtype = 'bf16', values = 'shape' }").precision.bytes(ranklab::base::OptimizerKind::Adamw),
+        [2, 2, 8]
+    );
     let mixed = "model.parameter_dtype = 'bf16'\nnumerics.values = 'shape'";
     assert_eq!(training(mixed).precision.parameter, Dtype::Bf16);
     assert_eq!((parse(mixed).numerics.dtype, parse(mixed).numerics.values), (Dtype::F32, Values::Shape));

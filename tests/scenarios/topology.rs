@@ -87,6 +87,32 @@ fn a_table_is_hardware_of_a_scenario() {
     check(&TABS.replace("NV4", "SYS"), 4, Some(2), 31.0);
 }
 
+/// `hardware.topology` is the same as its sections written out, and what the scenario writes itself goes before.
+#[test]
+fn a_scenario_names_a_table() {
+    let folder = std::env::temp_dir().join(format!("ranklab-topology-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    let read = |table: &str, more: &str| {
+        std::fs::write(folder.join("topo.txt"), table).expect("a file for the test");
+        let text = format!("[parallel]\ndata = 4\n[hardware]\ncosts = \"a100-nvlink\"\n{more}");
+        Scenario::parse(&folder.join("scenario.toml").to_string_lossy(), &text, &[]).map(|scenario| scenario.hardware)
+    };
+    for table in [TABS, GLUED] {
+        let written = parse(table).hardware().replacen("[hardware]\n", "", 1);
+        assert_eq!(read(table, "topology = \"topo.txt\""), read(table, &written));
+    }
+    let own = "topology = \"topo.txt\"\nranks_per_node = 2\nnics_per_node = 1\n[hardware.inside]\nbandwidth = 7\n";
+    let hardware = read(TABS, own).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!((hardware.ranks_per_node, hardware.sharing), (2, Some(1)));
+    let ranklab::base::hardware::Costs::Table(table) = &hardware.costs else { panic!("a table") };
+    assert!((table.inside.bytes_per_second - 7e9).abs() < 1.0);
+    let problems = read(&TABS.replace("NV4", "NV3"), "topology = \"topo.txt\"\n[hardware.inside]\nbandwidth = -1\n");
+    assert_eq!(problems.map_or_else(|problems| problems.total, |_| 0), 1, "links agree in both halves; a bandwidth is above 0");
+    let problems = read("GPU0 GPU1\nGPU0 X OK\n", "topology = \"topo.txt\"").expect_err("no table");
+    assert!(problems.list[0].message.contains("`topo.txt`: "), "{problems}");
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+}
+
 /// The first problem of `text`: line, column, and a piece of its message.
 fn refused(text: &str, place: (usize, usize), message: &str) {
     let problems = Topology::parse("topo.txt", text).expect_err(message);

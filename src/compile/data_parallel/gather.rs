@@ -1,7 +1,8 @@
 //! Shared parameters are gathered before a unit computes, and freed behind it: forward, and once more backward.
 //!
 //! While a unit computes, the next ones are gathered on a stream of their own. How many units lie gathered at a time is what prefetching
-//! costs, and `in_flight` bounds it. A unit that is kept from forward to backward saves its second gather, and takes its memory meanwhile.
+//! costs, and `in_flight` bounds it. A unit that is kept from forward to backward saves its second gather, and takes its memory meanwhile;
+//! one that is cut among a few neighbours takes a part of it, and the second gather stays among those.
 //!
 //! Source: Zhao et al. 2023, "PyTorch FSDP: experiences on scaling fully sharded data parallel", arXiv 2304.11277.
 
@@ -10,9 +11,9 @@ use std::collections::BTreeMap;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank, StreamId};
 use crate::compile::Build;
 use crate::program::plan::{Pass, Slot};
-use crate::program::tables::{Collective, CollectiveKind};
-use crate::program::{Name, OpKind, Origin, PassName, Program};
-use crate::scenario::Training;
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind};
+use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program};
+use crate::scenario::{Reshard, Training};
 
 use super::{Held, Meeting, Sharing, bytes};
 
@@ -46,8 +47,19 @@ struct Use {
     place: usize,
     step: u32,
     slot: Slot,
-    /// Where it begins in the rank's list.
+    /// Where it begins and ends in the rank's list.
     first: usize,
+    last: usize,
+}
+
+/// How a unit lies between its uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lies {
+    /// In shards of all ranks of a copy.
+    Cut,
+    /// In larger shards of a few neighbours.
+    Near,
+    Whole,
 }
 
 /// A gather to come.
@@ -57,6 +69,15 @@ struct Gather {
     step: u32,
     /// Where it is issued in the rank's list.
     at: usize,
+    /// What it puts together.
+    from: Lies,
+}
+
+/// A unit to be cut among neighbours, behind the op at `behind`.
+#[derive(Clone, Copy)]
+struct Cut {
+    place: usize,
+    behind: usize,
 }
 
 /// One rank, while its gathers are inserted.
@@ -75,7 +96,8 @@ impl Walk<'_> {
     /// The ops of the rank, with its gathers between them.
     fn insert(&mut self, order: &[OpId]) -> Vec<OpId> {
         let uses = self.uses(order);
-        let mut gathers = self.gathers(&uses).into_iter().enumerate().peekable();
+        let (gathers, cuts) = self.gathers(&uses);
+        let (mut gathers, mut cuts) = (gathers.into_iter().enumerate().peekable(), cuts.into_iter().peekable());
         let mut issued = Vec::with_capacity(order.len() * 5 / 4);
         let mut before: Option<OpId> = None;
         for (at, &op) in order.iter().enumerate() {
@@ -87,6 +109,9 @@ impl Walk<'_> {
             }
             issued.push(op);
             before = Some(op);
+            while let Some(cut) = cuts.next_if(|cut| cut.behind == at) {
+                issued.extend(self.cut(cut, op));
+            }
         }
         issued
     }
@@ -105,39 +130,73 @@ impl Walk<'_> {
             };
             let (Some(place), Some(slot)) = (view.reads.iter().find_map(unit), view.origin.slot) else { continue };
             let step = view.origin.step;
-            let mut of_slot = uses.iter().rev().take_while(|one| (one.slot, one.step) == (slot, step));
-            if !of_slot.any(|one| one.place == place) {
-                uses.push(Use { place, step, slot, first });
+            let mut of_slot = uses.iter_mut().rev().take_while(|one| (one.slot, one.step) == (slot, step));
+            match of_slot.find(|one| one.place == place) {
+                Some(one) => one.last = first,
+                None => uses.push(Use { place, step, slot, first, last: first }),
             }
         }
         uses
     }
 
-    /// One gather for each use that does not find its unit gathered, so many uses ahead as the scenario allows, within the step.
-    fn gathers(&self, uses: &[Use]) -> Vec<Gather> {
+    /// One gather for each use that does not find its unit gathered, so many uses ahead as the scenario allows, within the step. And what
+    /// is cut among neighbours behind a forward.
+    fn gathers(&self, uses: &[Use]) -> (Vec<Gather>, Vec<Cut>) {
         let fsdp = self.training.fsdp;
+        let behind_forward = match fsdp.reshard_after_forward {
+            Reshard::Keep => Lies::Whole,
+            Reshard::To(_) if self.sharing.near(self.training).is_some() => Lies::Near,
+            Reshard::Free | Reshard::To(_) => Lies::Cut,
+        };
         let ahead = fsdp.prefetch.min(fsdp.in_flight - 1);
-        let mut is_gathered = vec![false; self.sharing.units[self.seat].len()];
-        let mut gathers = Vec::new();
+        // How every unit lies, and from where on in the list.
+        let mut units = vec![(Lies::Cut, 0); self.sharing.units[self.seat].len()];
+        let (mut gathers, mut cuts): (Vec<Gather>, Vec<Cut>) = (Vec::new(), Vec::new());
         for (number, one) in uses.iter().enumerate() {
+            let (lies, since) = &mut units[one.place];
+            let is_forward = one.slot.pass == Pass::F;
             // A pass for the weights alone needs none of them.
-            if !is_gathered[one.place] && one.slot.pass != Pass::W {
+            if *lies != Lies::Whole && one.slot.pass != Pass::W {
                 let earlier = &uses[number.saturating_sub(ahead)..=number];
                 let at = earlier.iter().find(|earlier| earlier.step == one.step).map_or(one.first, |earlier| earlier.first);
-                gathers.push(Gather { place: one.place, step: one.step, at });
+                // Gathers are issued in the order of their uses, and none before what it gathers is there.
+                let latest = gathers.last().map_or(0, |gather| gather.at);
+                gathers.push(Gather { place: one.place, step: one.step, at: at.max(*since).max(latest), from: *lies });
+                if is_forward && *lies == Lies::Cut && behind_forward == Lies::Near {
+                    cuts.push(Cut { place: one.place, behind: one.last });
+                    *since = one.last + 1;
+                }
             }
-            is_gathered[one.place] = one.slot.pass == Pass::F && !fsdp.reshard_after_forward;
+            *lies = if is_forward { behind_forward } else { Lies::Cut };
+            if *lies == Lies::Cut {
+                *since = 0;
+            }
         }
-        gathers
+        cuts.sort_by_key(|cut| cut.behind);
+        (gathers, cuts)
     }
 
-    /// Puts the shards of all ranks of a copy together.
+    /// Keeps the rank's part of a gathered unit, cut among its neighbours.
+    fn cut(&mut self, cut: Cut, last: OpId) -> Option<OpId> {
+        let near = self.held.shards[cut.place].near?;
+        let whole = self.held.of(&self.sharing.units[self.seat][cut.place].parameters, |copies| copies.parameter);
+        let bytes = 2 * self.program.bytes(near).0;
+        let kernel = self.program.kernel(KernelCost { bytes, ..KernelCost::free(Kernel::TakeShard) });
+        let origin = Origin { slot: None, pass: PassName::Gather, ..self.program.op(last).origin };
+        Some(self.program.add((self.rank, COMPUTE), OpKind::Run(kernel), (&whole, &[near]), origin))
+    }
+
+    /// Puts the shards of all ranks of a copy together, or those of neighbours.
     fn gather(&mut self, number: usize, gather: Gather) -> OpId {
         let (program, unit) = (&mut *self.program, &self.sharing.units[self.seat][gather.place]);
-        let group = self.sharing.group(self.training, self.rank, Meeting::Copy);
+        let copies = &self.held.shards[gather.place];
+        let near = self.sharing.near(self.training).filter(|_| gather.from == Lies::Near);
+        let (meeting, shard) = near.map_or((Meeting::Copy, copies.parameter), |ranks| (Meeting::Near(ranks), copies.near));
+        let shards = near.unwrap_or(unit.shards);
+        let group = self.sharing.group(self.training, self.rank, meeting);
         let id = *self.known.entry((group.ranks[0], number)).or_insert_with(|| {
             let dtype = self.training.precision.parameter;
-            let padded = unit.shard_elements(program) * unit.shards;
+            let padded = unit.elements(program).div_ceil(shards) * shards;
             let group = program.group(group);
             program.collective(Collective {
                 group,
@@ -147,9 +206,10 @@ impl Walk<'_> {
                 bytes: bytes(padded, dtype),
                 dtype,
                 padding: bytes(padded - unit.elements(program), dtype),
+                shards: 1,
             })
         });
-        let shard = self.held.shards[gather.place].parameter.expect("a shard for each unit");
+        let shard = shard.expect("a shard for each unit");
         let whole = self.held.of(&unit.parameters, |copies| copies.parameter);
         let origin = Origin { slot: None, step: gather.step, pass: PassName::Gather };
         program.add((self.rank, self.stream), OpKind::Collective(id), (&[shard], &whole), origin)

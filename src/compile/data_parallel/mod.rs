@@ -20,7 +20,7 @@ use crate::base::sharing::Sharing as Row;
 use crate::base::{Bytes, Dtype, ParameterId, Rank};
 use crate::program::tables::{Fold, Group};
 use crate::program::{Program, Unit};
-use crate::scenario::Training;
+use crate::scenario::{Reshard, Training};
 
 use super::buckets;
 use super::homes::Homes;
@@ -90,6 +90,14 @@ impl Sharing {
         training.mesh.coordinate(rank, Axis::Data) % self.shards
     }
 
+    /// The number of ranks among which parameters are cut between forward and backward, where those are fewer than share a copy.
+    pub(super) fn near(&self, training: &Training) -> Option<usize> {
+        match training.fsdp.reshard_after_forward {
+            Reshard::To(ranks) if self.row.parameters && ranks < self.shards => Some(ranks),
+            _ => None,
+        }
+    }
+
     /// The group in which `rank` meets others. Folded ranks meet whom they stand for.
     pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
@@ -103,6 +111,7 @@ impl Sharing {
                 let first = place % self.shards;
                 (format!("rep{}", seat * self.shards + first), first, self.data / self.shards, self.shards)
             }
+            Meeting::Near(size) => (format!("near{}", (seat * self.data + place) / size), place / size * size, size, 1),
             Meeting::All | Meeting::Copy => (format!("dp{seat}"), 0, self.data, 1),
         };
         if training.fold > 1 {
@@ -124,6 +133,8 @@ pub(super) enum Meeting {
     Copy,
     /// The ranks that keep the same shard, one in each copy.
     Replicas,
+    /// So many neighbours among those that share one copy.
+    Near(usize),
 }
 
 /// Bytes of so many elements.

@@ -221,16 +221,17 @@ impl Meetings<'_> {
         *self.known.entry((group.ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
             let unit = &sharing.units[seat][sum.place];
             let (all, shard) = (unit.elements(program), unit.shard_elements(program));
-            let (kind, elements, padding) = match meeting {
-                Meeting::All => (CollectiveKind::AllReduce, all, 0),
-                Meeting::Copy => (CollectiveKind::ReduceScatter, shard * unit.shards, shard * unit.shards - all),
-                Meeting::Replicas => (CollectiveKind::AllReduce, shard, 0),
+            let padding = shard * unit.shards - all;
+            let (kind, elements, padding, shards) = match meeting {
+                Meeting::All => (CollectiveKind::AllReduce, all, 0, 1),
+                Meeting::Copy => (CollectiveKind::ReduceScatter, shard * unit.shards, padding, 1),
+                Meeting::Replicas | Meeting::Near(_) => (CollectiveKind::AllReduce, shard, padding, unit.shards),
             };
             let dtype = training.precision.gradient;
             let group = program.group(group);
             let (label, step) = (unit.label.clone(), sum.window.step);
             let (bytes, padding) = (bytes(elements, dtype), bytes(padding, dtype));
-            program.collective(Collective { group, kind, label, step, bytes, dtype, padding })
+            program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards })
         })
     }
 }

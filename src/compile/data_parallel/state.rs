@@ -17,6 +17,8 @@ pub struct Copies {
     pub gradient: Option<BufferId>,
     /// Its gradient of one micro-batch; of a shard, once the ranks have summed it.
     pub fresh: Option<BufferId>,
+    /// Of a shard of parameters, the larger one that is kept from forward to backward.
+    pub near: Option<BufferId>,
     /// What the optimizer keeps: moments, then the copy in full precision.
     pub optimizer: [Option<BufferId>; 3],
 }
@@ -146,6 +148,12 @@ impl<'a> Maker<'a> {
         }
         for place in 0..self.held.shards.len() {
             let (unit, shard) = self.shard(place);
+            if let Some(ranks) = self.sharing.near(self.training) {
+                let dims = [self.sharing.units[self.seat][place].elements(program).div_ceil(ranks)];
+                let number = u32::try_from(ranks).expect("a checked mesh");
+                let near = self.parameter(program, Name::Near(unit, shard % number), Role::Bucket, &dims);
+                self.held.shards[place].near = Some(near);
+            }
             let dims = [self.sharing.units[self.seat][place].shard_elements(program)];
             let layout = program.layout(Layout::tensor(self.training.precision.gradient, &dims));
             let copies = &mut self.held.shards[place];

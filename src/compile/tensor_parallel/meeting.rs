@@ -88,7 +88,7 @@ impl Walk<'_> {
             let bytes = payload(program, read, written);
             let group = program.group(Group { name, ranks, fold: Fold::default() });
             let (label, padding) = (module.to_string(), Bytes::ZERO);
-            program.collective(Collective { group, kind, label, step, bytes, dtype, padding })
+            program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
         });
         let stream = program.communication_stream("tp");
         program.append((site.rank, stream), OpKind::Collective(collective), (&[read], &[written]), site.origin);

@@ -118,7 +118,7 @@ impl Walk<'_> {
             let name = if ranks.len() == all { format!("tp{number}") } else { format!("kv{first}tp{number}") };
             let group = program.group(Group { name, ranks: ranks.clone(), fold: Fold::default() });
             let (kind, label, padding) = (CollectiveKind::AllReduce, format!("{part} gradients"), Bytes::ZERO);
-            program.collective(Collective { group, kind, label, step: window.0, bytes, dtype, padding })
+            program.collective(Collective { group, kind, label, step: window.0, bytes, dtype, padding, shards: 1 })
         });
         let stream = program.communication_stream("tp");
         let origin = Origin { pass: PassName::TensorParallel, ..program.op(behind).origin };

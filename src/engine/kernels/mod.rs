@@ -1,23 +1,28 @@
 //! The kernel table: what each computation of a program does to values.
 
 pub mod cpu;
+mod initial;
 mod module;
+mod precision;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
-use super::state::Whole;
 use super::value::Value;
 use crate::base::model::{Model, Part};
-use crate::base::saved::block_saved;
+use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
-use crate::base::{BufferId, ParameterId, Rank};
-use crate::program::{Buffer, Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
+use crate::base::{BufferId, ParameterId};
+use crate::program::{Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
+use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
+pub use initial::initial;
 pub use module::join_slices;
+pub(super) use precision::dtype;
+use precision::{stored, widened};
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -25,68 +30,9 @@ pub use module::join_slices;
 /// If operands do not fit the kernel.
 pub fn run(program: &Program, op: Op, kernel: Kernel, buffers: &[Value]) -> Result<Vec<Value>> {
     let operands = Operands::new(program, op, buffers);
-    match kernel {
-        Kernel::LoadTokens | Kernel::LoadTargets => operands.load(kernel),
-        Kernel::Forward(part) => operands.forward(part),
-        Kernel::BackwardInput(part) => operands.backward_input(part),
-        Kernel::BackwardWeight(part) => operands.backward_weight(part),
-        Kernel::Recompute(part) => operands.recompute(part),
-        Kernel::RecomputeAttention(_) => operands.recompute_attention(),
-        Kernel::ZeroGradients => Ok(vec![Value::Zeros; op.writes.len()]),
-        Kernel::Accumulate => operands.accumulate(),
-        Kernel::Average(_) | Kernel::AverageShard => operands.average(),
-        Kernel::Optimizer(_) | Kernel::OptimizerShard => operands.optimizer(),
-        Kernel::TakeShard => operands.take_shard(),
-        Kernel::Flatten => operands.flatten(),
-        Kernel::Unflatten => operands.unflatten(),
-    }
-}
-
-/// The values of all buffers before the first op: state as it was left, where the run goes on from one.
-///
-/// # Errors
-/// If a tensor cannot be made, or the state lacks one.
-pub fn initial(program: &Program, state: Option<&Whole>) -> Result<Vec<Value>> {
-    let mut payload = 0;
-    let mut values = Vec::with_capacity(program.buffers.len());
-    for buffer in &program.buffers {
-        // A rank's chunks follow each other, and are numbered through.
-        payload = if buffer.name == Name::Chunk(0) { 0 } else { payload };
-        let left = state.map_or(Ok(None), |state| state.value(program, buffer))?;
-        values.push(left.map_or_else(|| initial_value(program, buffer, payload), Ok)?);
-        if let Name::Chunk(_) = buffer.name {
-            payload += program.layouts[buffer.layout.index()].parts.iter().map(TensorPart::elements).sum::<usize>();
-        }
-    }
-    Ok(values)
-}
-
-/// The value of `buffer`; of a chunk, `first` elements of its rank's payload stand before it.
-fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Value> {
-    match buffer.name {
-        // What is gathered is not there yet.
-        _ if !buffer.lives_from_start() => Ok(Value::Zeros),
-        Name::Parameter(parameter) => initial_parameter(program, parameter, buffer.rank).map(one),
-        Name::Shard(unit, place) => {
-            let Some(unit) = program.units.get(unit as usize) else { bail!("a shard of a unit that is not declared") };
-            let whole = unit
-                .parameters
-                .iter()
-                .map(|&parameter| initial_parameter(program, parameter, buffer.rank))
-                .collect::<Result<Vec<_>>>()?;
-            let size = unit.shard_elements(program);
-            Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
-        }
-        Name::Chunk(_) => payload(program, buffer, first).map(one),
-        _ => Ok(Value::Zeros),
-    }
-}
-
-fn initial_parameter(program: &Program, parameter: ParameterId, rank: Rank) -> Result<Tensor> {
-    let setting = &program.setting;
-    let copied = if setting.same_seed { setting.tensor.split(rank).place } else { 0 };
-    let start = module::initial(&program.parameters[parameter.index()], copied, setting.seed, dtype(setting.initial)?)?;
-    start.to_dtype(dtype(setting.dtype)?)
+    let results = operands.compute(kernel)?;
+    let layouts = op.writes.iter().map(|&buffer| operands.layout(buffer));
+    results.into_iter().zip(layouts).map(|(value, layout)| stored(layout, value)).collect()
 }
 
 /// The tensors flat behind each other, with zeros at the end up to so many elements.
@@ -147,7 +93,8 @@ pub fn add(layout: &Layout, a: &Value, b: &Value) -> Result<Value> {
         return Ok(sum.clone());
     }
     let (a, b) = (tensors(layout, a)?, tensors(layout, b)?);
-    let sums = a.iter().zip(&b).map(|(a, b)| cpu::elementwise::add(a, b)).collect::<Result<Vec<_>>>()?;
+    let sum = |(a, b): (&Tensor, &Tensor)| cpu::elementwise::add(&widened(a)?, &widened(b)?)?.to_dtype(a.dtype());
+    let sums = a.iter().zip(&b).map(sum).collect::<Result<Vec<_>>>()?;
     Ok(Value::Cpu(sums.into()))
 }
 
@@ -170,44 +117,65 @@ fn one(tensor: Tensor) -> Value {
     Value::Cpu(Arc::new([tensor]))
 }
 
-/// candle's name for a type that the CPU kernels know.
-pub(super) fn dtype(dtype: Dtype) -> Result<DType> {
-    match dtype {
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F64 => Ok(DType::F64),
-        Dtype::U32 => Ok(DType::U32),
-        Dtype::Bf16 | Dtype::F16 | Dtype::U8 => bail!("the CPU kernels compute in f32 and f64, not in {dtype}"),
-    }
+/// A state of the random numbers as a value: the seed, and the first sample of the micro-batch.
+fn random_value(state: RandomState) -> Result<Value> {
+    let word = |number: u64| match u32::try_from(number) {
+        Ok(number) => Tensor::new(&[number], &Device::Cpu),
+        Err(_) => bail!("{number} is too large for a state of the random numbers"),
+    };
+    Ok(Value::Cpu(Arc::new([word(state.seed)?, word(state.sample)?])))
 }
 
-/// A bare collective's payload: small integers, different in every element of every rank, whose sums over up to 4,096 ranks are exact.
-fn payload(program: &Program, buffer: &Buffer, first: usize) -> Result<Tensor> {
-    let elements = |layout: &Layout| layout.parts.iter().map(TensorPart::elements).sum::<usize>();
-    let layout = &program.layouts[buffer.layout.index()];
-    #[expect(clippy::cast_precision_loss, reason = "integers below 2^12")]
-    let value = |element: usize| ((buffer.rank.index() * 7 + (first + element) * 13) % 4093) as f64;
-    let values: Vec<f64> = (0..elements(layout)).map(value).collect();
-    Tensor::new(values, &Device::Cpu)?.to_dtype(dtype(program.setting.dtype)?)
+/// The state that a value holds.
+fn random_state(words: &[Tensor]) -> Result<RandomState> {
+    let word = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<u32>();
+    let words = words.iter().map(word).collect::<Result<Vec<_>>>()?.concat();
+    let [seed, sample] = words[..] else { bail!("a state of the random numbers is a seed and a sample") };
+    Ok(RandomState { seed: u64::from(seed), sample: u64::from(sample) })
 }
 
 /// The operands of one op.
 struct Operands<'a> {
     program: &'a Program,
-    /// Its reads but for what was computed again.
+    /// Its reads but for the two below, which stand behind all others.
     op: Op<'a>,
     /// What was not saved but computed again.
     recomputed: Option<BufferId>,
+    /// Where the random numbers stood in forward.
+    random_state: Option<BufferId>,
     buffers: &'a [Value],
 }
 
 impl<'a> Operands<'a> {
     fn new(program: &'a Program, op: Op<'a>, buffers: &'a [Value]) -> Self {
-        let is_recomputed = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Recomputed(..));
-        match op.reads.split_last() {
-            Some((&last, reads)) if is_recomputed(&last) => {
-                Self { program, op: Op { reads, ..op }, recomputed: Some(last), buffers }
-            }
-            _ => Self { program, op, recomputed: None, buffers },
+        let mut operands = Self { program, op, recomputed: None, random_state: None, buffers };
+        if let Some((&last, reads)) = op.reads.split_last() {
+            let place = match program.buffers[last.index()].name {
+                Name::Recomputed(..) => &mut operands.recomputed,
+                Name::RandomState(..) => &mut operands.random_state,
+                _ => return operands,
+            };
+            *place = Some(last);
+            operands.op.reads = reads;
+        }
+        operands
+    }
+
+    fn compute(&self, kernel: Kernel) -> Result<Vec<Value>> {
+        match kernel {
+            Kernel::LoadTokens | Kernel::LoadTargets => self.load(kernel),
+            Kernel::Forward(part) => self.forward(part),
+            Kernel::BackwardInput(part) => self.backward_input(part),
+            Kernel::BackwardWeight(part) => self.backward_weight(part),
+            Kernel::Recompute(part) => self.recompute(part),
+            Kernel::RecomputeAttention(part) => self.recompute_attention(part),
+            Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
+            Kernel::Accumulate => self.accumulate(),
+            Kernel::Average(_) | Kernel::AverageShard => self.average(),
+            Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
+            Kernel::TakeShard => self.take_shard(),
+            Kernel::Flatten => self.flatten(),
+            Kernel::Unflatten => self.unflatten(),
         }
     }
 
@@ -224,7 +192,8 @@ impl<'a> Operands<'a> {
 
     fn dims(&self) -> Result<Dims> {
         let setting = self.setting();
-        Ok(Dims { model: self.model()?.clone(), micro_batch_size: setting.micro_batch_size, grid: setting.grid })
+        let (model, half) = (self.model()?.clone(), setting.dtype == Dtype::Bf16);
+        Ok(Dims { model, micro_batch_size: setting.micro_batch_size, grid: setting.grid, half })
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -235,10 +204,15 @@ impl<'a> Operands<'a> {
         &self.buffers[buffer.index()]
     }
 
+    /// All tensors of `buffer`, as kernels compute with them.
+    fn tensors(&self, buffer: BufferId) -> Result<Vec<Tensor>> {
+        tensors(self.layout(buffer), self.value(buffer))?.iter().map(widened).collect()
+    }
+
     /// All tensors of the `place`-th read.
     fn bundle(&self, place: usize) -> Result<Vec<Tensor>> {
         match self.op.reads.get(place) {
-            Some(&buffer) => tensors(self.layout(buffer), self.value(buffer)),
+            Some(&buffer) => self.tensors(buffer),
             None => bail!("read {place} is missing"),
         }
     }
@@ -262,24 +236,74 @@ impl<'a> Operands<'a> {
         let dims = self.dims()?;
         let sample = u64::from(micro_batch) * dims.micro_batch_size as u64;
         let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { targets })])
+        Ok(vec![one(if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? })])
+    }
+
+    /// Targets of a micro-batch; those of padding do not count.
+    fn counted(&self, targets: &Tensor, micro_batch: u32) -> Result<Tensor> {
+        let Some(padded) = self.setting().padded.filter(|padded| padded.meets(micro_batch)) else { return Ok(targets.clone()) };
+        let mut rows = targets.to_vec2::<u32>()?;
+        rows.iter_mut().for_each(|row| row[padded.tokens..].fill(cpu::head::IGNORED));
+        Tensor::new(rows, &Device::Cpu)
+    }
+
+    /// The loss of a micro-batch and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
+    fn weighed(&self, (loss, mut saved): (Tensor, Vec<Tensor>)) -> Result<(Tensor, Vec<Tensor>)> {
+        let micro_batch = self.op.reads.iter().find_map(|buffer| match self.program.buffers[buffer.index()].name {
+            Name::Targets(micro_batch) => Some(micro_batch),
+            _ => None,
+        });
+        let (Some(padded), Some(micro_batch)) = (self.setting().padded, micro_batch) else { return Ok((loss, saved)) };
+        let weight = padded.weight(micro_batch, self.model()?.sequence);
+        if let Some(gradient) = saved.last_mut() {
+            *gradient = cpu::elementwise::scale(gradient, weight)?;
+        }
+        Ok((cpu::elementwise::scale(&loss, weight)?, saved))
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (output, saved) = match part {
             Part::Module(_, module) => return self.module_forward(module),
-            Part::Embedding => return cpu::embedding::forward(&dims, &self.tensor(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
-            Part::Block(_) => cpu::block::forward(&dims, &self.tensor(0)?, &self.rest(1)?)?,
-            Part::Head => cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?,
+            Part::Embedding => cpu::embedding::forward(&dims, self.draw(part)?.random, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => cpu::block::forward(&dims, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Head => self.weighed(cpu::head::forward(&dims, &self.tensor(0)?, &self.tensor(1)?, &self.rest(2)?)?)?,
         };
-        let saved = self.kept(part, saved, 1)?;
-        Ok(vec![one(output), saved])
+        let mut values = vec![one(output)];
+        for &buffer in self.op.writes.iter().skip(1) {
+            values.push(match self.program.buffers[buffer.index()].name {
+                Name::RandomState(..) => random_value(self.draw(part)?.random)?,
+                _ => self.kept(part, saved.clone(), buffer)?,
+            });
+        }
+        Ok(values)
     }
 
-    /// What a part saves, as far as the buffer that the op writes at `place` has room for it.
-    fn kept(&self, part: Part, saved: Vec<Tensor>, place: usize) -> Result<Value> {
-        let (Part::Block(_), Some(&buffer)) = (part, self.op.writes.get(place)) else { return Ok(Value::Cpu(saved.into())) };
+    /// Which random numbers the op draws: those of its micro-batch; as forward left word of them, where it computes something again.
+    fn draw(&self, part: Part) -> Result<Draw> {
+        let (setting, b) = (self.setting(), self.setting().micro_batch_size as u64);
+        let micro_batch = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
+            Name::Tokens(m) | Name::Activation(_, m) | Name::Saved(_, m) => Some(u64::from(m)),
+            _ => None,
+        };
+        let micro_batch = self.op.reads.iter().find_map(micro_batch).unwrap_or(0);
+        let is_again = matches!(self.kernel(), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
+        let random = match self.random_state {
+            Some(buffer) => random_state(&tensors(self.layout(buffer), self.value(buffer))?)?,
+            // Nobody kept word: they stand where forward left them, behind the micro-batch.
+            None => RandomState { seed: setting.seed, sample: (micro_batch + u64::from(is_again)) * b },
+        };
+        Ok(Draw { part, random })
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        let OpKind::Run(kernel) = self.op.kind else { return None };
+        Some(self.program.kernels[kernel.index()].kernel)
+    }
+
+    /// What a part saves, as far as `buffer` has room for it.
+    fn kept(&self, part: Part, saved: Vec<Tensor>, buffer: BufferId) -> Result<Value> {
+        let Part::Block(_) = part else { return Ok(Value::Cpu(saved.into())) };
         let parts = &self.layout(buffer).parts;
         let dims = self.dims()?;
         let named = block_saved(&dims.model, dims.micro_batch_size).into_iter().zip(saved);
@@ -295,7 +319,7 @@ impl<'a> Operands<'a> {
             let names = self.layout(buffer).parts.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
             names.into_iter().zip(tensors)
         };
-        let again_tensors = tensors(self.layout(again), self.value(again))?;
+        let again_tensors = self.tensors(again)?;
         let all: BTreeMap<String, Tensor> = named(self.op.reads[place], saved).chain(named(again, again_tensors)).collect();
         let dims = self.dims()?;
         let wanted = block_saved(&dims.model, dims.micro_batch_size);
@@ -304,19 +328,20 @@ impl<'a> Operands<'a> {
 
     fn recompute(&self, part: Part) -> Result<Vec<Value>> {
         let (_, saved) = match part {
-            Part::Block(_) => cpu::block::forward(&self.dims()?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Block(_) => cpu::block::forward(&self.dims()?, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Module(_, module) => return self.module_again(module),
             Part::Embedding | Part::Head => bail!("{part} is not computed again"),
         };
-        Ok(vec![self.kept(part, saved, 0)?])
+        self.op.writes.iter().map(|&buffer| self.kept(part, saved.clone(), buffer)).collect()
     }
 
-    fn recompute_attention(&self) -> Result<Vec<Value>> {
+    fn recompute_attention(&self, part: Part) -> Result<Vec<Value>> {
         let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
         let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
             bail!("q, k and v were not saved")
         };
-        cpu::block::probabilities(&self.dims()?, &self.bundle(0)?[qkv]).map(|probabilities| vec![one(probabilities)])
+        let core = cpu::block::core(&self.dims()?, self.draw(part)?, &self.bundle(0)?[qkv])?;
+        Ok(vec![Value::Cpu(core.into())])
     }
 
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
@@ -335,10 +360,15 @@ impl<'a> Operands<'a> {
             return self.module_backward_weight(module);
         }
         let dims = self.dims()?;
-        let earlier = self.earlier(2)?;
+        // The gradients that it adds to stand behind all else.
+        let earlier = self.earlier(self.op.reads.len().saturating_sub(self.op.writes.len()))?;
         let earlier = earlier.as_deref();
         let gradients = match part {
-            Part::Embedding => cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, earlier)?,
+            Part::Embedding => {
+                let is_dropped = !embedding_saved(&dims.model, dims.micro_batch_size).is_empty();
+                let saved = if is_dropped { self.bundle(2)? } else { Vec::new() };
+                cpu::embedding::backward_weight(&dims, &self.tensor(0)?, &self.tensor(1)?, &saved, earlier)?
+            }
             Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
             Part::Module(..) => bail!("{part} is not a whole part"),
@@ -359,15 +389,31 @@ impl<'a> Operands<'a> {
         gradients.map(|gradient| cpu::elementwise::scale(&gradient, factor).map(one)).collect()
     }
 
-    /// Reads gradients, parameters and moments, parameter by parameter in each; writes the latter two.
+    /// Reads gradients, parameters, moments and copies in full precision, parameter by parameter in each; writes all but the gradients.
+    /// Where there is a copy, it is updated, and the parameter follows it.
     fn optimizer(&self) -> Result<Vec<Value>> {
         let optimizer = self.setting().optimizer;
-        let tensors = self.rest(0)?;
-        let kinds = 2 + optimizer.kind.moments();
-        let n = tensors.len() / kinds;
-        let operand = |kind: usize, i: usize| tensors[kind * n + i].clone();
+        let (reads, writes, moments) = (self.op.reads.len(), self.op.writes.len(), optimizer.kind.moments());
+        let n = reads.saturating_sub(writes);
+        if n == 0 || !writes.is_multiple_of(n) || writes / n < 1 + moments {
+            bail!("an optimizer of {moments} moments reads {reads} buffers and writes {writes}");
+        }
+        let has_master = writes / n > 1 + moments;
+        let weights = if has_master { (2 + moments) * n } else { n };
+        let updated: Vec<AdamState> = (0..n).map(|i| self.updated(self.tensor(weights + i)?, i, n)).collect::<Result<_>>()?;
+        let all = |of: fn(&AdamState) -> &Tensor| updated.iter().map(move |state| one(of(state).clone()));
+        let parameters = all(|state| &state.parameter);
+        let moments = [all(|state| &state.m), all(|state| &state.v)].into_iter().take(moments).flatten();
+        let masters = all(|state| &state.parameter).filter(|_| has_master);
+        Ok(parameters.chain(moments).chain(masters).collect())
+    }
+
+    /// The weight of parameter `i` of `n` behind the step, and its moments.
+    fn updated(&self, weight: Tensor, i: usize, n: usize) -> Result<AdamState> {
+        let (optimizer, gradient) = (self.setting().optimizer, self.tensor(i)?);
         if optimizer.kind == OptimizerKind::Sgd {
-            return (0..n).map(|i| cpu::optimizer::sgd(optimizer.lr, &operand(1, i), &operand(0, i)).map(one)).collect();
+            let parameter = cpu::optimizer::sgd(optimizer.lr, &weight, &gradient)?;
+            return Ok(AdamState { m: parameter.clone(), v: parameter.clone(), parameter });
         }
         let settings = AdamW {
             lr: optimizer.lr,
@@ -377,14 +423,8 @@ impl<'a> Operands<'a> {
             weight_decay: optimizer.weight_decay,
         };
         let step = self.setting().first_step + self.op.origin.step + 1;
-        let update = |i| {
-            let state = AdamState { parameter: operand(1, i), m: operand(2, i), v: operand(3, i) };
-            cpu::optimizer::adamw(settings, step, &state, &operand(0, i))
-        };
-        let updated = (0..n).map(update).collect::<Result<Vec<_>>>()?;
-        let parameters = updated.iter().map(|state| one(state.parameter.clone()));
-        let moments = updated.iter().map(|state| one(state.m.clone())).chain(updated.iter().map(|state| one(state.v.clone())));
-        Ok(parameters.chain(moments).collect())
+        let state = AdamState { parameter: weight, m: self.tensor(2 * n + i)?, v: self.tensor(3 * n + i)? };
+        cpu::optimizer::adamw(settings, step, &state, &gradient)
     }
 
     fn flatten(&self) -> Result<Vec<Value>> {
@@ -400,7 +440,9 @@ impl<'a> Operands<'a> {
     fn take_shard(&self) -> Result<Vec<Value>> {
         let Some(&result) = self.op.writes.first() else { bail!("a shard needs a place to be written to") };
         let name = self.program.buffers[result.index()].name;
-        let (Name::Shard(_, place) | Name::GradientShard(_, place)) = name else { bail!("{name} is no shard") };
+        let (Name::Shard(_, place) | Name::GradientShard(_, place) | Name::Near(_, place)) = name else {
+            bail!("{name} is no shard")
+        };
         let start = place as usize * self.layout(result).parts[0].elements();
         let whole = pack(&self.rest(0)?, start + self.layout(result).parts[0].elements())?;
         unpack(self.program, &whole, start, self.op.writes)

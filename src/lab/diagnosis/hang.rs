@@ -15,7 +15,7 @@ enum Awaited {
 }
 
 /// So many different things that are never issued are looked at: in a large run one cause leaves everybody waiting.
-const MOST: usize = 16;
+const MOST: usize = 8;
 
 /// Who is guilty of a hang: not those that wait, but those at whom the waiting ends.
 pub(super) fn diagnose(program: &Program, graph: &WaitGraph) -> Vec<Diagnosis> {

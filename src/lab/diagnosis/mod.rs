@@ -1,6 +1,6 @@
 //! Diagnosis: from what a run shows to the rank, the op and the cause.
 //!
-//! The rules of trouble are not asked. A hang is read off the wait-for graph and the program, a full device off the outcome, wrong numbers
+//! The rules of trouble are not asked, but for how the model is saved, which no program says. A hang is read off the wait-for graph and the program, a full device off the outcome, wrong numbers
 //! off the comparison with one device, a straggler off the times that the hardware table leads one to expect.
 
 mod hang;
@@ -40,6 +40,7 @@ pub(super) fn diagnose(scenario: &Scenario, run: &Run, verdict: &Verdict, factor
         Outcome::Completed => numbers::diagnose(run.program, verdict, factor),
     };
     all.extend(numbers::repeated_sums(scenario, run.program));
+    all.extend(numbers::saved_alone(scenario, run.program));
     all.extend(pace::diagnose(scenario, run));
     all
 }

@@ -8,7 +8,8 @@ use crate::lab::Verdict;
 use crate::lab::reference::Reference;
 use crate::lab::snapshot::Snapshots;
 use crate::program::op::SkippedKind;
-use crate::program::{CollectiveKind, OpKind, PassName, Program};
+use crate::program::trouble::TroubleKind;
+use crate::program::{CollectiveKind, Name, OpKind, PassName, Program};
 use crate::scenario::{Scenario, Task};
 
 /// How far, relative to its norm, a gradient may be from a multiple of one device's.
@@ -17,6 +18,9 @@ const SAME: f64 = 1e-3;
 /// Why a completed run is wrong.
 pub(super) fn diagnose(program: &Program, verdict: &Verdict, factor: Option<f64>) -> Vec<Diagnosis> {
     let Verdict::Wrong { first_difference: first, .. } = verdict else { return Vec::new() };
+    if let Some(padded) = padded(program) {
+        return vec![padded];
+    }
     let sums: Vec<OpId> = program.all().filter(|&op| is_sum(program, op) && program.op(op).origin.step == first.step).collect();
     let is_skipped = |&op: &OpId| matches!(program.kind(op), OpKind::Skipped(_));
     let cause = if !sums.is_empty() && sums.iter().all(is_skipped) {
@@ -37,6 +41,33 @@ pub(super) fn diagnose(program: &Program, verdict: &Verdict, factor: Option<f64>
         format!("the first result that is not one device's: {}", first.tensor)
     };
     vec![Diagnosis { rank: first.rank, op: Some(first.op), cause }]
+}
+
+/// A rank of whose tokens fewer count, and as much as those of the others together.
+fn padded(program: &Program) -> Option<Diagnosis> {
+    let (padded, model) = (program.setting.padded?, program.setting.model.as_ref()?);
+    let is_padded = |op: &OpId| {
+        let mut reads = program.reads(*op).iter();
+        reads
+            .any(|buffer| matches!(program.buffers[buffer.index()].name, Name::Targets(micro_batch) if padded.meets(micro_batch)))
+    };
+    let op = program.all().find(is_padded)?;
+    let cause = format!(
+        "of its sequences {} of {} tokens count, and its mean counts as much as the others': a mean of means is not the mean over all tokens",
+        padded.tokens, model.sequence
+    );
+    Some(Diagnosis { rank: program.rank_of(op), op: Some(op), cause })
+}
+
+/// What rank 0 saves if nobody gathers.
+pub(super) fn saved_alone(scenario: &Scenario, program: &Program) -> Option<Diagnosis> {
+    scenario.trouble.iter().find(|rule| rule.kind == TroubleKind::SaveAlone)?;
+    let sharded: usize = program.units.iter().map(|unit| unit.parameters.len()).sum();
+    let (all, shards) = (program.parameters.len(), program.units.first()?.shards);
+    let cause = format!(
+        "it saves the model by itself: {sharded} of {all} tensors have the shape [0], as their shards lie on {shards} ranks and nobody gathers"
+    );
+    Some(Diagnosis { rank: Rank(0), op: None, cause })
 }
 
 /// Up to three digits behind the point.
@@ -114,8 +145,7 @@ fn of_messages(program: &Program) -> BTreeMap<&str, (u64, OpId)> {
     let first = |number: u32| {
         let is_its = |op: &&OpId| {
             let mut buffers = program.reads(**op).iter().chain(program.writes(**op));
-            buffers
-                .any(|buffer| matches!(program.buffers[buffer.index()].name, crate::program::Name::Piece(of, _) if of == number))
+            buffers.any(|buffer| matches!(program.buffers[buffer.index()].name, Name::Piece(of, _) if of == number))
         };
         program.order.first()?.iter().find(is_its).copied()
     };

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use crate::base::units::short_number;
+use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
-use crate::observe::report::{Diagnosis, Given, Verdict, VerdictKind};
-use crate::observe::volume::{self, Flops};
+use crate::observe::report::{Diagnosis, Given, Tokens, Verdict, VerdictKind};
+use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};
 use crate::program::head::head;
 use crate::program::trace::Outcome;
@@ -26,6 +27,8 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     lines.extend(times(run, metrics));
     lines.extend(traffic(metrics));
     lines.extend(volume(run, metrics));
+    lines.extend(utilization(run, metrics, given));
+    lines.extend(tokens(given));
     if !given.loss.is_empty() {
         let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");
         lines.push(("loss", format!("{loss}  (mean of each step)")));
@@ -95,6 +98,21 @@ fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
     let again = if hardware > model { format!(" and {} again", scientific(hardware - model)) } else { String::new() };
     words.push(format!("{} FLOPs{again}", scientific(model)));
     Some(("volume", format!("{} (first step)", words.join("; "))))
+}
+
+/// Shares of the devices' peak, as far as the clock tells.
+fn utilization(run: &Run, metrics: &Metrics, given: &Given) -> Option<(&'static str, String)> {
+    let Utilization { model, hardware } = volume::utilization(run, metrics, given.peak_flops)?;
+    let peak = short_number(given.peak_flops? / 1e12);
+    let words = format!("MFU {}, HFU {} of {peak} TFLOP/s a rank", percent(model), percent(hardware));
+    Some(("peak", format!("{words} (first step, modelled, not measured)")))
+}
+
+/// Whether the micro-batch is large enough to hide its traffic.
+fn tokens(given: &Given) -> Option<(&'static str, String)> {
+    let Tokens { micro_batch, hide_traffic } = given.tokens?;
+    let (there, wanted) = (grouped(i128::from(micro_batch)), short_number(hide_traffic.ceil()));
+    Some(("tokens", format!("{there} in a micro-batch; by formula {wanted} take as long to compute as its traffic")))
 }
 
 /// `1.68e9`.

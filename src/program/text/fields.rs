@@ -7,7 +7,7 @@ use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::{Optimizer, OptimizerKind};
 use crate::base::{Bytes, Dtype, GroupId};
 use crate::program::op::KernelCost;
-use crate::program::tables::{Collective, Setting};
+use crate::program::tables::{Collective, Padded, Setting};
 
 /// A named field of a `T`.
 pub(super) struct Field<T> {
@@ -88,6 +88,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number up to 16777216",
     },
     Field {
+        name: "padded",
+        show: |setting| setting.padded.map(show_padded),
+        read: |setting, text| read_padded(text).map(|padded| setting.padded = Some(padded)),
+        allowed: "first/each/ranks/place/tokens/weighted, such as 0/2/4/1/16/false",
+    },
+    Field {
         name: "others",
         show: |setting| (setting.fold.ranks > 1).then(|| (setting.fold.ranks - 1).to_string()),
         read: |setting, text| {
@@ -102,6 +108,24 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number from 1 to 65536",
     },
 ];
+
+fn show_padded(padded: Padded) -> String {
+    let Padded { first, each, ranks, place, tokens, weighted } = padded;
+    format!("{first}/{each}/{ranks}/{place}/{tokens}/{weighted}")
+}
+
+fn read_padded(text: &str) -> Option<Padded> {
+    let [first, each, ranks, place, tokens, weighted] = text.split('/').collect::<Vec<_>>().try_into().ok()?;
+    let padded = Padded {
+        first: whole(first)?,
+        each: whole(each)?,
+        ranks: whole(ranks)?,
+        place: whole(place)?,
+        tokens: whole(tokens)?,
+        weighted: weighted.parse().ok()?,
+    };
+    (padded.each > 0 && padded.ranks > 0 && padded.tokens > 0).then_some(padded)
+}
 
 pub(super) const OPTIMIZER: &[Field<Optimizer>] = &[
     field!("kind", kind, OptimizerKind::find, "adamw or sgd"),
@@ -166,6 +190,14 @@ pub(super) const COLLECTIVE: &[Field<Collective>] = &[
         show: |collective| (collective.padding > Bytes::ZERO).then(|| collective.padding.0.to_string()),
         read: |collective, text| whole(text).map(|bytes| collective.padding = Bytes(bytes)),
         allowed: "a whole number",
+    },
+    Field {
+        name: "shards",
+        show: |collective| (collective.shards > 1).then(|| collective.shards.to_string()),
+        read: |collective, text| {
+            whole(text).filter(|shards| (1..=1 << 16).contains(shards)).map(|shards| collective.shards = shards)
+        },
+        allowed: "a whole number from 1 to 65536",
     },
 ];
 

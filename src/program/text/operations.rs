@@ -144,7 +144,7 @@ impl Reader {
                 let payload = if kind == CollectiveKind::AllGather { &writes } else { &reads };
                 let bytes = payload.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
                 let (dtype, padding) = (self.program.setting.dtype, Bytes::ZERO);
-                let id = self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding });
+                let id = self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 });
                 self.lookup.add_collective(&self.program, id);
                 id
             }

@@ -175,7 +175,7 @@ fn read_collective(program: &mut Program, words: &mut Words) -> Read<()> {
     let kind = collective_kind(kind).expect("one of their names");
     let label = words.any("label")?;
     let (dtype, padding) = (Dtype::default(), Bytes::ZERO);
-    let mut collective = Collective { group: GroupId(0), kind, label, step: 0, bytes: Bytes::ZERO, dtype, padding };
+    let mut collective = Collective { group: GroupId(0), kind, label, step: 0, bytes: Bytes::ZERO, dtype, padding, shards: 1 };
     fields::read(words, &mut collective, COLLECTIVE, false)?;
     if collective.group.index() >= program.groups.len() {
         return Err(Problem::new(collective.group.to_string(), "is not declared").hint("a section `groups` lists all groups"));

@@ -1,11 +1,16 @@
 //! Topology: what `nvidia-smi topo -m` says about a node, as a description of hardware.
 
 mod cells;
+mod key;
 mod parse;
+
+pub(super) use key::read;
 
 use std::fmt::Write;
 
+use super::keys::{Key, hardware, inside};
 use super::problem::Problems;
+use super::value::Value;
 
 /// A node: its devices, and how each pair of them is connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,23 +97,41 @@ impl Topology {
         pairs.min_by(|a, b| a.bytes_per_second().total_cmp(&b.bytes_per_second()).then(b.cmp(a)))
     }
 
-    /// The node as sections of a scenario: ranks and NICs in a node, and the link inside by its slowest pair, with what that rests on.
+    /// The number of NICs.
     #[must_use]
-    pub fn hardware(&self) -> String {
-        let (gpus, nics) = (self.gpus(), self.devices.len() - self.gpus());
-        let mut text = format!("[hardware]\nranks_per_node = {gpus}\n");
-        if nics > 0 {
-            let used = nics.min(gpus);
-            let _ = write!(text, "sharing = true\nnics_per_node = {used}");
-            text.push_str(if used < nics { " # more than one for each rank are not used\n" } else { "\n" });
+    pub fn nics(&self) -> usize {
+        self.devices.len() - self.gpus()
+    }
+
+    /// The node as keys of a scenario: ranks and NICs in a node, and the link inside by its slowest pair, with what that rests on.
+    /// NICs beyond one for each rank are not used.
+    fn settings(&self) -> Vec<(&'static Key, Value)> {
+        let integer = |size: usize| Value::Integer(i64::try_from(size).unwrap_or(i64::MAX));
+        let mut settings = vec![(&hardware::RANKS_PER_NODE, integer(self.gpus()))];
+        if self.nics() > 0 {
+            let used = self.nics().min(self.gpus());
+            settings.extend([(&hardware::SHARING, Value::Bool(true)), (&hardware::NICS_PER_NODE, integer(used))]);
         }
         if let Some(slowest) = self.slowest() {
-            let _ = write!(
-                text,
-                "\n[hardware.inside]\nbandwidth = {}\nsource = \"nvidia-smi topo -m: {}\"\n",
-                slowest.bytes_per_second() / 1e9,
-                slowest.reason()
-            );
+            let source = Value::Text(format!("nvidia-smi topo -m: {}", slowest.reason()));
+            let bandwidth = Value::Number(slowest.bytes_per_second() / 1e9);
+            settings.extend([(&inside::BANDWIDTH, bandwidth), (&inside::SOURCE, source)]);
+        }
+        settings
+    }
+
+    /// The same as sections of a scenario.
+    #[must_use]
+    pub fn hardware(&self) -> String {
+        let mut text = String::new();
+        let mut section = None;
+        for (key, value) in self.settings() {
+            if section != Some(key.section) {
+                let blank = if section.is_some() { "\n" } else { "" };
+                let _ = writeln!(text, "{blank}{}", key.section.header());
+                section = Some(key.section);
+            }
+            let _ = writeln!(text, "{} = {}", key.name, value.toml());
         }
         text
     }

@@ -169,6 +169,18 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(overlap) = metrics.overlap() {
         add("overlap, of comm time", facts::percent(overlap), none());
     }
+    let utilization = [
+        ("MFU, modelled", data.report.mfu, "the model's FLOPs, of the devices' peak"),
+        ("HFU, modelled", data.report.hfu, "those computed again, too"),
+    ];
+    for (name, share, meaning) in utilization {
+        share.into_iter().for_each(|share| add(name, facts::percent(share), (String::new(), meaning.to_owned())));
+    }
+    if let Some(tokens) = data.report.tokens {
+        let whole = |value: f64| short_number(value.ceil());
+        let (wanted, text) = formula(Quantity::HidingTokens, &whole);
+        add("tokens, a micro-batch", tokens.micro_batch.to_string(), (wanted, format!("{text} hide its traffic")));
+    }
     let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
     if let Some(rank) = fullest {
         add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());

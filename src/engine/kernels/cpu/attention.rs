@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::dropout::{Mask, dropped};
 use super::float::{Float, vectorised};
 use super::memory::filled;
 use super::product::{Matrix, Output, Write, multiply};
@@ -27,6 +28,8 @@ pub(super) struct Shape {
     pub(super) kv_heads: usize,
     /// Size of a head.
     pub(super) d: usize,
+    /// Probabilities are stored in bf16.
+    pub(super) half: bool,
 }
 
 /// Where one head of one sequence begins.
@@ -41,12 +44,13 @@ struct Head {
     first_of_group: bool,
 }
 
-/// The probabilities `[b,heads,t,t]`, 0 where masked, and the output `[b*t,heads d]`.
-pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T]) -> [Vec<T>; 2] {
+/// The probabilities `[b,heads,t,t]` before dropout, 0 where the future is hidden, and the output `[b*t,heads d]`.
+pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T], dropout: Option<Mask<T>>) -> [Vec<T>; 2] {
     let Shape { b, t, heads, d, .. } = shape;
     let (width, out_width) = (shape.width(), heads * d);
     filled([b * heads * t * t, b * t * out_width], |[probabilities, output]| {
-        for (head, p) in shape.heads().zip(probabilities.chunks_exact_mut(t * t)) {
+        for (number, (head, p)) in shape.heads().zip(probabilities.chunks_exact_mut(t * t)).enumerate() {
+            let dropout = dropout.map(|mask| mask.over(number * t * t..(number + 1) * t * t));
             for Range { start, end } in blocks(t) {
                 let q = rows(qkv, head.q, start..end, d, width);
                 let k = rows(qkv, head.k, 0..end, d, width);
@@ -55,8 +59,12 @@ pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T]) -> [Vec<T>; 2] {
                 multiply(Output::strided(p, end - start, end, t), Write::New, shape.scale(), q, k.transposed());
                 vectorised!(for (i, row) in p.chunks_exact_mut(t).enumerate() {
                     softmax(row, start + i + 1, end);
+                    if shape.half {
+                        row.iter_mut().for_each(|p| *p = p.half());
+                    }
                 });
-                let p = Matrix::strided(p, end - start, end, t);
+                let p = dropped(p, dropout.map(|mask| mask.over(start * t..end * t)));
+                let p = Matrix::strided(&p, end - start, end, t);
                 multiply(rows_mut(output, head.output, start..end, d, out_width), Write::New, T::one(), p, v);
             }
         }
@@ -64,17 +72,24 @@ pub(super) fn forward<T: Float>(shape: Shape, qkv: &[T]) -> [Vec<T>; 2] {
 }
 
 /// Gradient of q, k and v `[b*t,(n + 2 kv) d]` from the output's gradient and what [`forward`] read and made.
-pub(super) fn backward<T: Float>(shape: Shape, d_output: &[T], qkv: &[T], probabilities: &[T], output: &[T]) -> Vec<T> {
+pub(super) fn backward<T: Float>(
+    shape: Shape,
+    d_output: &[T],
+    (qkv, probabilities, output): (&[T], &[T], &[T]),
+    dropout: Option<Mask<T>>,
+) -> Vec<T> {
     let (t, square) = (shape.t, shape.t * shape.t);
     let mut d_scores = vec![T::zero(); square];
     let [gradient] = filled([qkv.len()], |[gradient]| {
-        for (head, p) in shape.heads().zip(probabilities.chunks_exact(square)) {
+        for (number, (head, p)) in shape.heads().zip(probabilities.chunks_exact(square)).enumerate() {
+            let dropout = dropout.map(|mask| mask.over(number * square..(number + 1) * square));
             for block in blocks(t) {
-                score_gradient(shape, &head, block.clone(), (d_output, qkv, p, output), &mut d_scores);
+                score_gradient(shape, &head, block.clone(), (d_output, qkv, p, output), dropout, &mut d_scores);
                 query_gradient(shape, &head, block, (qkv, &d_scores), gradient);
             }
+            let p = dropped(p, dropout);
             for block in blocks(t) {
-                key_value_gradient(shape, &head, block, (d_output, qkv, p, &d_scores), gradient);
+                key_value_gradient(shape, &head, block, (d_output, qkv, &p, &d_scores), gradient);
             }
         }
     });
@@ -89,7 +104,7 @@ impl Shape {
 
     /// All heads of all sequences, in the order of the probabilities.
     fn heads(self) -> impl Iterator<Item = Head> {
-        let Shape { b, t, heads, kv_heads, d } = self;
+        let Shape { b, t, heads, kv_heads, d, .. } = self;
         let group = heads / kv_heads;
         let pairs = (0..b).flat_map(move |sequence| (0..heads).map(move |head| (sequence * t, head)));
         pairs.map(move |(row, head)| {
@@ -121,12 +136,13 @@ fn softmax<T: Float>(row: &mut [T], visible: usize, computed: usize) {
     scale(row, T::one() / denominator);
 }
 
-/// dS = P (dP - D) with dP = dO v^T and D the sum over a row of P dP, which is that of O dO.
+/// dS = P (dP - D) with dP = dO v^T behind dropout, and D the sum over a row of P dP, which is that of O dO.
 fn score_gradient<T: Float>(
     shape: Shape,
     head: &Head,
     block: Range<usize>,
     (d_output, qkv, p, output): (&[T], &[T], &[T], &[T]),
+    dropout: Option<Mask<T>>,
     d_scores: &mut [T],
 ) {
     let Shape { t, heads, d, .. } = shape;
@@ -134,6 +150,10 @@ fn score_gradient<T: Float>(
     let d_o = rows(d_output, head.output, start..end, d, heads * d);
     let v = rows(qkv, head.v, 0..end, d, shape.width());
     multiply(Output::strided(&mut d_scores[start * t..], end - start, end, t), Write::New, T::one(), d_o, v.transposed());
+    if let Some(mask) = dropout {
+        // Columns behind the block hold what earlier rows left: they are not read.
+        mask.over(start * t..end * t).apply(&mut d_scores[start * t..end * t]);
+    }
     vectorised!({
         for i in start..end {
             let own = head.output + i * heads * d..head.output + i * heads * d + d;
@@ -154,7 +174,7 @@ fn query_gradient<T: Float>(shape: Shape, head: &Head, block: Range<usize>, (qkv
     multiply(rows_mut(gradient, head.q, block, d, width), Write::New, shape.scale(), ds, k);
 }
 
-/// dk = dS^T q / sqrt(d) and dv = P^T dO, from the rows at or after the block; summed over the query heads of a group.
+/// dk = dS^T q / sqrt(d) and dv = P^T dO with P behind dropout, from the rows at or after the block; summed over the query heads of a group.
 fn key_value_gradient<T: Float>(
     shape: Shape,
     head: &Head,

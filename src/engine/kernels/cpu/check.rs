@@ -30,7 +30,7 @@ pub(super) fn shape(what: &str, tensor: &Tensor, expected: &[usize]) -> Result<(
 impl Dims {
     /// An error where the kernels can't compute such a model.
     pub(super) fn check_model(&self) -> Result<()> {
-        let Model { layers: _, hidden, heads, kv_heads, sequence, vocab, ffn, positions, dropout, .. } = self.model;
+        let Model { layers: _, hidden, heads, kv_heads, sequence, vocab, ffn, positions, .. } = self.model;
         if [hidden, heads, kv_heads, sequence, vocab, ffn, self.micro_batch_size].contains(&0) {
             bail!("a size of the model or of the micro-batch is 0");
         }
@@ -40,8 +40,8 @@ impl Dims {
         if positions == Positions::Rotary && !self.model.head_size().is_multiple_of(2) {
             bail!("rotary positions turn pairs: a head can't have {} elements", self.model.head_size());
         }
-        if dropout != 0.0 {
-            bail!("the CPU kernels don't drop elements yet: dropout must be 0, not {dropout}");
+        if !(0.0..1.0).contains(&self.model.dropout) {
+            bail!("dropout is a probability below 1, not {}", self.model.dropout);
         }
         Ok(())
     }

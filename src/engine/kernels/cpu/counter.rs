@@ -1,5 +1,5 @@
 //! Random numbers by counting: number i of a stream depends on the seed, the stream's name and i alone, so that ranks which
-//! make a part each make what one device makes.
+//! make a part each make what one device makes. Jumping to number i costs nothing, so a saved state is a number.
 
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug)]

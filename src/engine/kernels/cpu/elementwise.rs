@@ -23,6 +23,13 @@ pub fn scale(x: &Tensor, factor: f64) -> Result<Tensor> {
     by_dtype!(x, scale_of(x, factor))
 }
 
+/// Adds `values` to `sum`.
+pub(super) fn add_to<T: Float>(sum: &mut [T], values: &[T]) {
+    vectorised!(for (sum, &value) in sum.iter_mut().zip(values) {
+        *sum += value;
+    });
+}
+
 fn add_of<T: Float>(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (a_values, b_values) = (Slice::<T>::of(a)?, Slice::<T>::of(b)?);
     let [sum] = filled([a_values.len()], |[sum]| {

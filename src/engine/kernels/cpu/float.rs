@@ -33,6 +33,9 @@ pub trait Float: WithDType + std::ops::Neg<Output = Self> {
     /// The nearest whole number, ties to even.
     #[must_use]
     fn round(self) -> Self;
+    /// The nearest value that bf16 has, ties to even.
+    #[must_use]
+    fn half(self) -> Self;
     /// self * 2^n, where `rounded` is n + `ROUNDER`, and self and the result are normal.
     #[must_use]
     fn scaled(self, rounded: Self) -> Self;
@@ -113,6 +116,13 @@ impl Float for f32 {
     fn round(self) -> f32 {
         self.round_ties_even()
     }
+    /// bf16 is the upper half of an f32: half of what is cut off is added first, and a tie's last bit decides.
+    #[inline(always)]
+    fn half(self) -> f32 {
+        let bits = self.to_bits();
+        let rounded = f32::from_bits(bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000);
+        if self.is_nan() { self } else { rounded }
+    }
     #[inline(always)]
     fn scaled(self, rounded: f32) -> f32 {
         f32::from_bits(self.to_bits().wrapping_add(rounded.to_bits() << 23))
@@ -157,6 +167,12 @@ impl Float for f64 {
     #[inline(always)]
     fn round(self) -> f64 {
         self.round_ties_even()
+    }
+    /// By way of f32: a run in f64 stores nothing in half precision.
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is the purpose")]
+    #[inline(always)]
+    fn half(self) -> f64 {
+        f64::from((self as f32).half())
     }
     #[inline(always)]
     fn scaled(self, rounded: f64) -> f64 {

@@ -3,6 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use super::check;
+use super::elementwise::add_to;
 use super::float::{Float, vectorised};
 use super::memory::{Slice, filled, tensor};
 use super::product::{Matrix, Output, Write, multiply};
@@ -78,11 +79,5 @@ fn round_to_grid<T: Float>(values: &mut [T], grid: i32) {
     let (up, down) = (T::of(2f64.powi(grid)), T::of(2f64.powi(-grid)));
     vectorised!(for value in values.iter_mut() {
         *value = (*value * up).round() * down;
-    });
-}
-
-fn add_to<T: Float>(sum: &mut [T], values: &[T]) {
-    vectorised!(for (sum, &value) in sum.iter_mut().zip(values) {
-        *sum += value;
     });
 }

@@ -1,8 +1,8 @@
 //! The head: final norm, logits, and the mean cross-entropy over the micro-batch's tokens.
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 
-use super::embedding::read_ids;
+use super::check;
 use super::float::{Float, vectorised};
 use super::gradients::Gradients;
 use super::linear::{self, Linear};
@@ -62,9 +62,9 @@ impl Layers {
 fn forward_of<T: Float>(dims: &Dims, x: &Tensor, targets: &Tensor, parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
     let layers = Layers::of(dims);
     let parameters = Slice::<T>::all(parameters)?;
-    let targets = read_ids(dims, targets)?;
+    let targets = read_targets(dims, targets)?;
     let norm = norm::forward(layers.norm.bind(&parameters), &Slice::<T>::of(x)?);
-    let mut logits = linear::forward(&[layers.logits], &parameters, &norm.output, None);
+    let mut logits = dims.stored(linear::forward(&[layers.logits], &parameters, &dims.stored(norm.output), None));
     let loss = cross_entropy(&mut logits, &targets, dims.model.vocab);
     let saved = [norm.normalised, norm.reciprocal, logits].into_iter().zip(head_saved(&dims.model, dims.micro_batch_size));
     let saved = saved.map(|(values, saved)| tensor(values, &saved.dims)).collect::<Result<_>>()?;
@@ -75,7 +75,7 @@ fn backward_input_of<T: Float>(dims: &Dims, parameters: &[Tensor], saved: &[Tens
     let layers = Layers::of(dims);
     let parameters = Slice::<T>::all(parameters)?;
     let saved = Slice::<T>::all(saved)?;
-    let d_output = linear::backward_input(&[layers.logits], &parameters, &saved[2]);
+    let d_output = dims.stored(linear::backward_input(&[layers.logits], &parameters, &saved[2]));
     let norm = norm::backward(layers.norm.bind(&parameters), &d_output, &saved[0], &saved[1], None);
     let mut deferred = vec![norm.output, norm.weight_gradient];
     deferred.extend(norm.bias_gradient);
@@ -99,13 +99,31 @@ fn backward_weight_of<T: Float>(
     Ok(gradients.finish())
 }
 
-/// The mean loss; each row of logits `[b*t,v]` becomes its gradient (softmax - one-hot) / (b t).
+/// A target that does not count, as -100 does in PyTorch.
+pub const IGNORED: u32 = u32::MAX;
+
+/// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
+fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
+    check::shape("tokens", targets, &[dims.micro_batch_size, dims.model.sequence])?;
+    let ids = Slice::<u32>::of(targets)?;
+    match ids.iter().find(|&&id| id != IGNORED && id as usize >= dims.model.vocab) {
+        Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),
+        None if ids.iter().all(|&id| id == IGNORED) => bail!("no target counts"),
+        None => Ok(ids),
+    }
+}
+
+/// The mean loss over the targets that count; each row of logits `[b*t,v]` becomes its gradient: (softmax - one-hot) / targets that count.
 #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
 fn cross_entropy<T: Float>(logits: &mut [T], targets: &[u32], vocab: usize) -> T {
-    let per_token = 1.0 / targets.len() as f64;
+    let per_token = 1.0 / targets.iter().filter(|&&target| target != IGNORED).count() as f64;
     let mut total = 0.0;
     vectorised!({
         for (row, &target) in logits.chunks_exact_mut(vocab).zip(targets) {
+            if target == IGNORED {
+                row.fill(T::zero());
+                continue;
+            }
             let target = target as usize;
             let target_logit = row[target];
             let (most, denominator) = exponentials(row);

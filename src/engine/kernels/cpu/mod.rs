@@ -1,6 +1,6 @@
 //! The tiny transformer on the CPU: forward, I (backward for the input) and W (backward for the weights) of each part.
 //!
-//! Values are candle tensors in f32 or f64, tokens u32; every function returns new tensors and changes none. Backward passes are
+//! Values are candle tensors in f32 or f64, in f32 with the digits of bf16 where the run stores that, tokens u32; every function returns new tensors and changes none. Backward passes are
 //! analytic and fused. One thread; the order of all sums is fixed, so equal inputs give equal bits.
 //! What passes from forward to I to W is listed in [`crate::base::saved`].
 //!
@@ -11,6 +11,7 @@
 pub mod allocator;
 pub mod block;
 pub mod data;
+pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 pub mod float;
@@ -33,6 +34,7 @@ mod rotary;
 mod vocabulary;
 
 use crate::base::model::{Model, Parameter, Part};
+use float::{Float, vectorised};
 
 /// What a kernel must know beside its tensors.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ pub struct Dims {
     pub micro_batch_size: usize,
     /// Exact mode: W rounds each micro-batch's gradient to multiples of 2^-grid before it adds it to the others.
     pub grid: Option<i32>,
+    /// Values are stored in bf16: what a layer makes is rounded to it, and comes as f32.
+    pub half: bool,
 }
 
 impl Dims {
@@ -54,6 +58,16 @@ impl Dims {
             list.push(self.model.parameters_of(Part::Embedding).swap_remove(0));
         }
         list
+    }
+
+    /// What a layer made, as the run stores it.
+    fn stored<T: Float>(&self, mut values: Vec<T>) -> Vec<T> {
+        if self.half {
+            vectorised!(for value in &mut values {
+                *value = value.half();
+            });
+        }
+        values
     }
 
     /// Shape of the residual stream: `[b,t,h]`.

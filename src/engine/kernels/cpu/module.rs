@@ -135,6 +135,7 @@ impl Cut<'_> {
             heads: model.heads / self.split.ranks,
             kv_heads: self.split.kv_heads(model),
             d: model.head_size(),
+            half: false,
         }
     }
 
@@ -229,7 +230,7 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
         Module::Attention => {
             check_tokens(cut, "q k v", &values[0], cut.width(Module::Qkv))?;
             let shape = cut.attention();
-            let [probabilities, attended] = attention::forward(shape, &x);
+            let [probabilities, attended] = attention::forward(shape, &x, None);
             saved.push(tensor(probabilities, &[shape.b, shape.heads, shape.t, shape.t])?);
             attended
         }
@@ -306,7 +307,8 @@ fn backward_input_of<T: Float>(
             let shape = cut.attention();
             check::shapes("attention probabilities", saved, [[shape.b, shape.heads, shape.t, shape.t]])?;
             let [qkv, output] = [Slice::<T>::of(&values[1])?, Slice::<T>::of(&values[2])?];
-            let mut gradient = attention::backward(shape, &d_output, &qkv, &Slice::<T>::of(&saved[0])?, &output);
+            let mut gradient =
+                attention::backward(shape, &d_output, (&qkv[..], &Slice::<T>::of(&saved[0])?[..], &output[..]), None);
             cut.turn(Turn::Back, &mut gradient);
             (gradient, cut.width(Module::Qkv))
         }
