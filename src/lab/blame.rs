@@ -69,7 +69,9 @@ fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Opti
     let view = program.op(op);
     let place = program.setting.tensor.split(view.rank).place;
     let differs = |name: &Name, value: &Value| {
-        let (own, all) = (value.elements().ok()??, expected.get(name)?.elements().ok()??);
+        let all = expected.get(name)?.elements().ok()??;
+        // What was never written is zeros.
+        let own = value.elements().ok()?.unwrap_or_else(|| vec![0.0; all.len()]);
         // A rank may keep a stretch of one device's tokens.
         let all = if own.len() < all.len() { all.get(place * own.len()..(place + 1) * own.len())? } else { &all };
         let norm = |elements: &mut dyn Iterator<Item = f64>| elements.map(|x| x * x).sum::<f64>().sqrt();
