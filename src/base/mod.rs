@@ -1,5 +1,6 @@
 //! The words: units, ids, the model's shape, the mesh of ranks, hardware tables.
 
+pub mod context;
 pub mod hardware;
 pub mod ids;
 pub mod mesh;
@@ -16,6 +17,7 @@ pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, ChunkCosts, CollectiveKind, Dtype, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind,
+    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

@@ -115,6 +115,86 @@ choices! {
 }
 
 choices! {
+    /// A layer that stands alone.
+    LayerKind {
+        /// Attention without its projections, of which q, k, v and the gradient of the output are given.
+        Attention = "attention",
+    }
+}
+
+choices! {
+    /// How context-parallel ranks bring queries and keys together.
+    ContextMethod {
+        /// Keys and values travel around a ring, a block a hop, while blocks are computed.
+        Ring = "ring",
+        /// Every rank gathers all keys and values first.
+        AllGather = "all-gather",
+        /// Ranks swap pieces of the sequence for heads: each has some heads of all tokens, and back (`DeepSpeed` Ulysses).
+        Ulysses = "ulysses",
+    }
+}
+
+choices! {
+    /// A mistake that implementations of ring attention have had: the whole program runs with it.
+    AttentionBug {
+        /// The output so far is not brought to the new sum of weights.
+        NoRescale = "no-rescale",
+        /// Two blocks' outputs are averaged, whatever their weights.
+        AverageMerge = "average-merge",
+        /// The log-sum-exp of two blocks is taken to be the larger one.
+        MaxLse = "max-lse",
+        /// A block's output is rounded to bf16 before it joins the others.
+        Bf16Blocks = "bf16-blocks",
+        /// The causal mask compares places inside the slices, not in the sequence.
+        LocalMask = "local-mask",
+        /// Forward, blocks come from the right instead of the left; masks are those of the blocks that were expected.
+        WrongNeighbour = "wrong-neighbour",
+        /// Backward leaves out D, the sum over a row of dO O.
+        NoDelta = "no-delta",
+        /// Backward takes each block's own log-sum-exp, not the final one.
+        BlockLse = "block-lse",
+        /// The gradients of keys and values stop one hop before home.
+        ShortHop = "short-hop",
+        /// Striped: inclusive and strict masks have changed places.
+        SwappedStripes = "swapped-stripes",
+        /// The log-sum-exp is a + log(1 + e^(b-a)), which overflows where b is far above a.
+        NaiveLse = "naive-lse",
+    }
+}
+
+choices! {
+    /// A tensor of attention by blocks, of the tokens of one slice of the sequence.
+    AttentionTensor {
+        /// q `[1,t,n,d]`.
+        Query = "q",
+        /// k and v, one behind the other `[2,1,t,kv,d]`: what travels.
+        KeyValue = "kv",
+        /// The running maximum m, denominator l and output O of each query.
+        State = "state",
+        /// The output, and the log-sum-exp of the scores.
+        Output = "out",
+        /// The gradient of the output.
+        OutputGradient = "dout",
+        /// The gradient of q.
+        QueryGradient = "dq",
+        /// The gradients of k and v.
+        KeyValueGradient = "dkv",
+    }
+}
+
+choices! {
+    /// Which tokens of a sequence a context-parallel rank holds.
+    Placement {
+        /// One piece after the other: under a causal mask the last rank has nearly twice the mean work.
+        Contiguous = "contiguous",
+        /// The sequence is cut into twice as many pieces, and a rank holds one from the front and its mirror image from the back.
+        Zigzag = "zigzag",
+        /// Every N-th token.
+        Striped = "striped",
+    }
+}
+
+choices! {
     /// The feed-forward's non-linearity.
     Activation {
         /// GELU in its tanh form (GPT-2): fc1 `[f,h]`, fc2 `[h,f]`.

@@ -24,8 +24,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         None => compile::compile(&scenario).program.to_string(),
         Some("plan") => match &scenario.task {
             Task::Train(training) => plan(training),
-            Task::Collective(_) => {
-                return Err(Failure::Input("a bare collective has no plan; its passes are the same".to_owned()));
+            Task::Collective(_) | Task::Layer(_) => {
+                return Err(Failure::Input("a bare piece has no plan; its passes are the same".to_owned()));
             }
         },
         Some(pass) => match compile::compile_until(&scenario, pass) {

@@ -8,14 +8,14 @@ use crate::program::Buffer;
 
 use super::Build;
 
-/// Marks the last use of every life of every buffer that the rank does not own between steps.
+/// Marks the last use of every life of every buffer that the rank does not own between steps; results stay.
 pub(super) fn run(build: &mut Build) {
     let program = &mut build.program;
     if program.lasting() == program.buffers.len() {
         return;
     }
     // Backwards, a buffer is needed from its last use to the write that makes it. What stays is never freed.
-    let stays: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
+    let stays: Vec<bool> = program.buffers.iter().map(Buffer::stays).collect();
     let mut needed = stays.clone();
     let mut last_uses: Vec<BufferId> = Vec::new();
     for rank in (0..program.ranks()).map(Rank::new) {

@@ -9,6 +9,7 @@ mod expand;
 mod flops;
 mod free;
 mod homes;
+mod layer;
 mod lower;
 mod messages;
 mod optimizer;
@@ -39,7 +40,7 @@ use data_parallel::{Held, Sharing};
 /// What compiling gives.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The pipeline's plan; `None` for a bare collective.
+    /// The pipeline's plan; `None` for a bare piece.
     pub plan: Option<Plan>,
     /// The program.
     pub program: Program,
@@ -116,10 +117,11 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     let program = match &scenario.task {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
+        Task::Layer(layer) => Program::new(layer.attention.slices, layer::setting(scenario, layer)),
     };
     let plan = match &scenario.task {
         Task::Train(training) => Some(plan(training)),
-        Task::Collective(_) => None,
+        Task::Collective(_) | Task::Layer(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
     let trouble = trouble::rules(scenario);
@@ -139,6 +141,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let has = |kind| scenario.trouble.iter().any(|rule| rule.kind == kind);
     Setting {
         model: Some(training.model.clone()),
+        attention: None,
         micro_batch_size: training.batch.micro_batch_size,
         micro_batches_per_step: trouble::averaged_over(scenario, training.batch.micro_batches, data_ranks),
         steps: training.batch.steps,
@@ -160,7 +163,7 @@ impl<'scenario> Build<'scenario> {
     fn training(&self) -> Option<&'scenario Training> {
         match &self.scenario.task {
             Task::Train(training) => Some(training),
-            Task::Collective(_) => None,
+            Task::Collective(_) | Task::Layer(_) => None,
         }
     }
 

@@ -195,7 +195,7 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
         Some(Part::Module(..)) => 0,
         _ => 2 * activation,
     };
-    KernelCost { kernel, shares, overlapped: false, flops: flops::flops(model, (size, ranks), kernel), bytes }
+    KernelCost { kernel, shares, taken: 1, overlapped: false, flops: flops::flops(model, (size, ranks), kernel), bytes }
 }
 
 /// The place of a part in forward order; of a module, its layer's.

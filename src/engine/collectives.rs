@@ -18,6 +18,7 @@ pub(super) fn deliver(world: &mut World, collective: CollectiveId) -> Result<()>
         CollectiveKind::AllReduce => delivery.all_reduce(),
         CollectiveKind::ReduceScatter => delivery.reduce_scatter(),
         CollectiveKind::AllGather => delivery.all_gather(),
+        CollectiveKind::AllToAll => delivery.all_to_all(),
         CollectiveKind::Barrier => Ok(()),
     }
 }
@@ -63,6 +64,45 @@ impl Delivery<'_> {
         }
         let whole = kernels::pack(&shards, 0)?;
         self.members.iter().try_for_each(|&member| self.put(member, &whole, 0))
+    }
+
+    /// Who reads one buffer cuts it along its heads, which are the last dimension but one, and sends a piece to each member; who reads one
+    /// for each member has such pieces, and sends them back to be put together.
+    fn all_to_all(&mut self) -> Result<()> {
+        let (program, members) = (self.program, self.members);
+        for (place, &member) in members.iter().enumerate() {
+            let is_whole = program.writes(member).len() == 1;
+            for (from, written) in program.writes(member).iter().enumerate() {
+                let value = if is_whole { self.put_together(place)? } else { self.piece(from, place)? };
+                self.buffers[written.index()] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `place`-th piece of what the member `from` reads.
+    fn piece(&self, from: usize, place: usize) -> Result<Value> {
+        let Some(&read) = self.program.reads(self.members[from]).first() else { return Ok(Value::Zeros) };
+        let cut = |tensor: &Tensor| {
+            let heads = tensor.rank() - 2;
+            let width = tensor.dim(heads)? / self.members.len();
+            tensor.narrow(heads, place * width, width)?.contiguous()
+        };
+        let tensors = kernels::tensors(self.layout(read), &self.buffers[read.index()])?;
+        Ok(Value::Cpu(tensors.iter().map(cut).collect::<Result<Vec<_>>>()?.into()))
+    }
+
+    /// The pieces that all members have for the one at `place`.
+    fn put_together(&self, place: usize) -> Result<Value> {
+        let mut parts: Vec<Vec<Tensor>> = Vec::new();
+        for &member in self.members {
+            let Some(&read) = self.program.reads(member).get(place) else { return Ok(Value::Zeros) };
+            let pieces = kernels::tensors(self.layout(read), &self.buffers[read.index()])?;
+            parts.resize_with(pieces.len(), Vec::new);
+            parts.iter_mut().zip(pieces).for_each(|(part, piece)| part.push(piece));
+        }
+        let whole = parts.iter().map(|pieces| Tensor::cat(pieces, pieces[0].rank() - 2)).collect::<Result<Vec<_>>>()?;
+        Ok(Value::Cpu(whole.into()))
     }
 
     /// How many buffers each member reads.

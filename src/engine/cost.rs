@@ -206,13 +206,15 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 /// models, and depends on sizes that a slot knows nothing of. Hardware tables charge its FLOPs.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
-        Kernel::Forward(_) | Kernel::Recompute(_) => unit.forward,
+        Kernel::Forward(_) | Kernel::Recompute(_) | Kernel::Attend => unit.forward,
         Kernel::BackwardInput(_) => unit.backward_input,
         Kernel::BackwardWeight(_) => unit.backward_weight,
+        Kernel::AttendBackward => unit.backward_input + unit.backward_weight,
         _ => return Ticks::ZERO,
     };
     let slot = if kernel.overlapped { slot.0 * unit.overlapped.0 / unit.all().0 } else { slot.0 };
-    slot.checked_div(u64::from(kernel.shares)).map_or(Ticks::ZERO, Ticks)
+    let share = slot.checked_div(u64::from(kernel.shares)).unwrap_or(0);
+    Ticks(share * u64::from(kernel.taken))
 }
 
 /// alpha + bytes / bandwidth.

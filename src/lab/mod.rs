@@ -4,6 +4,8 @@ pub mod blame;
 mod check;
 mod collective;
 mod diagnosis;
+pub mod fingerprint;
+pub mod layer;
 pub mod nan;
 pub mod reference;
 mod report;
@@ -23,6 +25,7 @@ use crate::program::{Program, head};
 use crate::scenario::{Scenario, Task, Training, Values};
 pub use check::{Checked, check};
 pub use diagnosis::Diagnosis;
+use fingerprint::Looks;
 use reference::References;
 use snapshot::Snapshots;
 pub use verdict::{Difference, Verdict};
@@ -31,7 +34,7 @@ pub use verdict::{Difference, Verdict};
 pub struct Run {
     /// What was asked.
     pub scenario: Scenario,
-    /// The pipeline's plan; `None` for a bare collective.
+    /// The pipeline's plan; `None` for a bare piece.
     pub plan: Option<Plan>,
     /// The run, at its end; it can be stepped back.
     pub session: Session,
@@ -43,6 +46,8 @@ pub struct Run {
     pub first_nan: Option<OpId>,
     /// What is wrong, and where it comes from.
     pub diagnosis: Vec<Diagnosis>,
+    /// What a wrong layer looks like.
+    pub looks: Option<Looks>,
 }
 
 /// Why a scenario could not be run.
@@ -105,13 +110,20 @@ impl Lab {
             snapshots.join_slices(session.program(), &training.mesh, &training.model.parameters())?;
         }
         let losses = snapshot::mean_losses(session.values().losses());
+        let mut looks = None;
         let (verdict, factor) = match (&scenario.task, numbers, &session.trace().outcome) {
             (_, Numbers::Shape, _) | (_, _, Outcome::Deadlocked(_) | Outcome::OutOfMemory { .. }) => (Verdict::None, None),
             (Task::Train(training), ..) => self.judge((scenario, training, start), &session, &snapshots)?,
             (Task::Collective(_), ..) => (collective::judge(&session)?, None),
+            (Task::Layer(layer), ..) => {
+                let (verdict, found) = layer::judge(scenario, layer, &session)?;
+                looks = found;
+                (verdict, None)
+            }
         };
         let first_nan = nan::first(scenario, &session, numbers)?;
-        let mut run = Run { scenario: scenario.clone(), plan, session, losses, verdict, first_nan, diagnosis: Vec::new() };
+        let (scenario_of_run, diagnosis) = (scenario.clone(), Vec::new());
+        let mut run = Run { scenario: scenario_of_run, plan, session, losses, verdict, first_nan, diagnosis, looks };
         if run.is_suspect() {
             let observed = crate::observe::Run::new(run.session.program(), run.session.trace());
             run.diagnosis = diagnosis::diagnose(scenario, &observed, &run.verdict, factor);

@@ -158,7 +158,7 @@ fn in_turn(orders: &[Vec<u32>]) -> Plan {
 }
 
 /// The same program with f64 tensors; its parameters start at the precision that they had.
-fn in_double(program: &Program) -> Program {
+pub(super) fn in_double(program: &Program) -> Program {
     let mut program = program.clone();
     program.setting.initial = program.setting.dtype;
     program.setting.dtype = Dtype::F64;

@@ -35,14 +35,15 @@ impl Run {
             Costs::Table(table) => (table.name.clone(), table.device.peak_flops_per_second),
         };
         let algorithm = match &self.scenario.task {
-            Task::Train(training) => training.data_parallel.all_reduce,
-            Task::Collective(collective) => collective.algorithm,
+            Task::Train(training) => Some(training.data_parallel.all_reduce),
+            Task::Collective(collective) => Some(collective.algorithm),
+            Task::Layer(_) => None,
         };
         Given {
             title: self.scenario.title.clone(),
             costs,
             recognised: self.recognised(),
-            algorithm: Some(algorithm),
+            algorithm,
             peak_flops,
             tokens: self.tokens(),
             loss: self.losses.clone(),
@@ -89,6 +90,7 @@ impl Run {
             tensor: difference.tensor.clone(),
             rank: difference.rank.0,
         });
-        ReportVerdict { kind, max_abs_diff, first_difference }
+        let looks = self.looks.as_ref().map(ToString::to_string);
+        ReportVerdict { kind, max_abs_diff, first_difference, looks }
     }
 }

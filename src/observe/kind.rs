@@ -1,7 +1,7 @@
 //! Kinds: what fills a stretch of a row, with its letter, its glyph in plain text, and its name in legends.
 
 use super::run::Run;
-use crate::base::OpId;
+use crate::base::{AttentionTensor, OpId};
 use crate::program::op::SkippedKind;
 use crate::program::plan::Pass;
 use crate::program::{CollectiveKind, Kernel, Name, OpKind};
@@ -111,7 +111,7 @@ impl Kind {
         let view = run.program.op(op);
         match view.kind {
             OpKind::Run(kernel) => match (run.program.kernels[kernel.index()].kernel, view.origin.slot) {
-                (Kernel::Flatten | Kernel::Unflatten | Kernel::TakeShard, _) => Self::Copy,
+                (Kernel::Flatten | Kernel::Unflatten | Kernel::TakeShard | Kernel::Release, _) => Self::Copy,
                 (Kernel::Recompute(_) | Kernel::RecomputeAttention(_), _) => Self::Recompute,
                 (_, Some(slot)) => Self::of_pass(slot.pass),
                 (kernel, None) => Self::of_kernel(kernel),
@@ -138,7 +138,10 @@ impl Kind {
     /// Of a kernel that no slot asked for: hand-written programs have no slots.
     fn of_kernel(kernel: Kernel) -> Self {
         match kernel {
-            Kernel::LoadTokens | Kernel::LoadTargets | Kernel::Forward(_) => Self::Forward,
+            Kernel::LoadTokens | Kernel::LoadTargets | Kernel::Forward(_) | Kernel::Attend | Kernel::FinishAttention => {
+                Self::Forward
+            }
+            Kernel::AttendBackward => Self::Backward,
             Kernel::BackwardInput(_) => Self::BackwardInput,
             Kernel::BackwardWeight(_) => Self::BackwardWeight,
             Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => Self::Recompute,
@@ -148,7 +151,7 @@ impl Kind {
             | Kernel::Optimizer(_)
             | Kernel::AverageShard
             | Kernel::OptimizerShard => Self::Optimizer,
-            Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten => Self::Copy,
+            Kernel::TakeShard | Kernel::Flatten | Kernel::Unflatten | Kernel::Release => Self::Copy,
         }
     }
 }
@@ -165,8 +168,17 @@ pub fn number(run: &Run, op: OpId) -> Option<u32> {
     }
     match message(run, op) {
         Some(Name::Piece(_, chunk) | Name::Chunk(chunk)) => Some(chunk),
-        _ => view.origin.slot.map(|slot| slot.micro_batch),
+        Some(Name::Attention(_, slice)) => Some(slice),
+        _ => view.origin.slot.map(|slot| slot.micro_batch).or_else(|| slice_of_keys(run, op)),
     }
+}
+
+/// The slice whose keys a kernel of attention reads.
+fn slice_of_keys(run: &Run, op: OpId) -> Option<u32> {
+    run.program.reads(op).iter().find_map(|buffer| match run.program.buffers[buffer.index()].name {
+        Name::Attention(AttentionTensor::KeyValue, slice) | Name::Heads(AttentionTensor::KeyValue, slice) => Some(slice),
+        _ => None,
+    })
 }
 
 /// The short label of `op`: `F3`, `a3` (activation of micro-batch 3), `ar0` (all-reduce of bucket 0), `c5` (chunk 5), `barrier`.
@@ -186,7 +198,7 @@ pub fn label(run: &Run, op: OpId) -> String {
 
 /// What a collective's label begins with.
 fn collective_letter(kind: CollectiveKind) -> &'static str {
-    ["ar", "rs", "ag", "barrier"][kind as usize]
+    ["ar", "rs", "ag", "barrier", "aa"][kind as usize]
 }
 
 /// What a message carries; the first, if it is several buffers.

@@ -1,5 +1,6 @@
 //! What is learnt from a run: lanes, waits, memory, metrics, the report, and its exports. All of it follows from a program and its trace.
 
+pub mod blocks;
 pub mod breakpoint;
 pub mod compare;
 pub mod explain;

@@ -75,6 +75,9 @@ pub struct Verdict {
     pub max_abs_diff: Option<f64>,
     /// The first tensor that differs by more than it may.
     pub first_difference: Option<FirstDifference>,
+    /// What is wrong and what is right, and what that looks like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looks: Option<String>,
 }
 
 /// A judgement.

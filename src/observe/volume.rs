@@ -61,7 +61,11 @@ pub fn flops(run: &Run, step: u32) -> Flops {
         let OpKind::Run(kernel) = run.program.kind(op) else { continue };
         let kernel = run.program.kernels[kernel.index()];
         match kernel.kernel {
-            Kernel::Forward(_) | Kernel::BackwardInput(_) | Kernel::BackwardWeight(_) => {
+            Kernel::Forward(_)
+            | Kernel::BackwardInput(_)
+            | Kernel::BackwardWeight(_)
+            | Kernel::Attend
+            | Kernel::AttendBackward => {
                 flops.model += kernel.flops;
                 flops.hardware += kernel.flops;
             }

@@ -93,15 +93,18 @@ pub enum CollectiveKind {
     AllGather,
     /// The members meet.
     Barrier,
+    /// Every member cuts what it has along its heads and sends a piece to each, or puts such pieces together again.
+    AllToAll,
 }
 
 impl CollectiveKind {
     /// All kinds with their names in program texts.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::AllReduce, "all-reduce"),
         (Self::ReduceScatter, "reduce-scatter"),
         (Self::AllGather, "all-gather"),
         (Self::Barrier, "barrier"),
+        (Self::AllToAll, "all-to-all"),
     ];
 
     /// Its name in program texts.
@@ -113,7 +116,7 @@ impl CollectiveKind {
     /// How often the payload passes a member: an all-reduce is a reduce-scatter and an all-gather.
     #[must_use]
     pub fn rounds(self) -> u64 {
-        [2, 1, 1, 0][self as usize]
+        [2, 1, 1, 0, 1][self as usize]
     }
 }
 

@@ -132,12 +132,16 @@ impl Kernel {
             Self::TakeShard => ("take-shard", None),
             Self::Flatten => ("flatten", None),
             Self::Unflatten => ("unflatten", None),
+            Self::Attend => ("attend", None),
+            Self::FinishAttention => ("finish-attention", None),
+            Self::AttendBackward => ("attend-backward", None),
+            Self::Release => ("release", None),
         }
     }
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 16] {
+    pub fn all(part: Part) -> [Self; 20] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -155,6 +159,10 @@ impl Kernel {
             Self::TakeShard,
             Self::Flatten,
             Self::Unflatten,
+            Self::Attend,
+            Self::FinishAttention,
+            Self::AttendBackward,
+            Self::Release,
         ]
     }
 

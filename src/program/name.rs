@@ -5,6 +5,7 @@ use std::fmt;
 use super::op::Role;
 use crate::base::ParameterId;
 use crate::base::module::Module;
+use crate::base::settings::AttentionTensor;
 
 /// What a buffer holds. A name is unique on its rank; micro-batches are numbered through all steps and data-parallel ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +58,10 @@ pub enum Name {
     Chunk(u32),
     /// A piece of an expanded collective: collective, chunk.
     Piece(u32, u32),
+    /// A tensor of an attention layer, of one slice of the sequence.
+    Attention(AttentionTensor, u32),
+    /// The same with some of the heads: those of the rank.
+    Heads(AttentionTensor, u32),
     /// A value inside a part that is cut into modules: which, layer, micro-batch.
     Inside(Inside, u32, u32),
 }
@@ -108,7 +113,7 @@ const MODULES: [&str; Module::ALL.len()] =
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 24] = [
+const NAMES: [NameText; 38] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -133,6 +138,20 @@ const NAMES: [NameText; 24] = [
     ("recomputed", Name::Recomputed, true),
     ("near", Name::Near, true),
     ("random", Name::RandomState, true),
+    ("q", |slice, _| Name::Attention(AttentionTensor::Query, slice), false),
+    ("kv", |slice, _| Name::Attention(AttentionTensor::KeyValue, slice), false),
+    ("state", |slice, _| Name::Attention(AttentionTensor::State, slice), false),
+    ("out", |slice, _| Name::Attention(AttentionTensor::Output, slice), false),
+    ("dout", |slice, _| Name::Attention(AttentionTensor::OutputGradient, slice), false),
+    ("dq", |slice, _| Name::Attention(AttentionTensor::QueryGradient, slice), false),
+    ("dkv", |slice, _| Name::Attention(AttentionTensor::KeyValueGradient, slice), false),
+    ("hq", |slice, _| Name::Heads(AttentionTensor::Query, slice), false),
+    ("hkv", |slice, _| Name::Heads(AttentionTensor::KeyValue, slice), false),
+    ("hstate", |slice, _| Name::Heads(AttentionTensor::State, slice), false),
+    ("hout", |slice, _| Name::Heads(AttentionTensor::Output, slice), false),
+    ("hdout", |slice, _| Name::Heads(AttentionTensor::OutputGradient, slice), false),
+    ("hdq", |slice, _| Name::Heads(AttentionTensor::QueryGradient, slice), false),
+    ("hdkv", |slice, _| Name::Heads(AttentionTensor::KeyValueGradient, slice), false),
 ];
 
 /// Rows of all names.
@@ -166,6 +185,8 @@ impl Name {
             Self::Recomputed(part, m) => (21, part, m),
             Self::Near(unit, place) => (22, unit, place),
             Self::RandomState(part, m) => (23, part, m),
+            Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
+            Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
             Self::Inside(Inside { flow, module }, layer, m) => {
                 (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
             }
@@ -234,6 +255,8 @@ impl Name {
             | Self::Deferred(..)
             | Self::Recomputed(..)
             | Self::RandomState(..)
+            | Self::Attention(..)
+            | Self::Heads(..)
             | Self::Inside(..) => Role::Activation,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,

@@ -3,6 +3,7 @@
 pub use super::name::Name;
 use super::plan::Slot;
 use crate::base::model::Part;
+use crate::base::settings::AttentionTensor;
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, Rank, StreamId};
 
 /// What an op does. Its operands stand beside it in the program's tables (see [`Op`]).
@@ -146,6 +147,14 @@ pub enum Kernel {
     Flatten,
     /// Roughly: tensors = split(concatenate(pieces))
     Unflatten,
+    /// Roughly: m, l, O = merge((m, l, O), softmax(q k^T) v), of one block
+    Attend,
+    /// Roughly: o, lse = O, m + log l
+    FinishAttention,
+    /// Roughly: dq, dk, dv += d attention / d (q, k, v), of one block
+    AttendBackward,
+    /// Gives memory back that a message and a computation have read
+    Release,
 }
 
 /// A kernel with what it costs.
@@ -155,6 +164,8 @@ pub struct KernelCost {
     pub kernel: Kernel,
     /// Blocks that share the stage's slot: a block's kernel costs one of so many shares; 0 is free under unit costs.
     pub shares: u32,
+    /// How many of those shares it costs: 1, and of attention as many as its block has grains of pairs.
+    pub taken: u32,
     /// It belongs to a forward and a backward that run as one, and have a slot of their own under unit costs.
     pub overlapped: bool,
     /// Floating-point operations, a multiply-add counted as two.
@@ -167,7 +178,7 @@ impl KernelCost {
     /// A kernel that costs nothing.
     #[must_use]
     pub fn free(kernel: Kernel) -> Self {
-        Self { kernel, shares: 0, overlapped: false, flops: 0, bytes: 0 }
+        Self { kernel, shares: 0, taken: 1, overlapped: false, flops: 0, bytes: 0 }
     }
 }
 
@@ -222,10 +233,25 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Whether it is there before the first op and stays: state, and a bare collective's payload.
+    /// Whether it is there after the last op: what lives from the start, and the results of a layer that stands alone.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        let is_result = match self.name {
+            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _) => true,
+            Name::Attention(AttentionTensor::KeyValueGradient, slice) => slice == self.rank.0,
+            _ => false,
+        };
+        is_result || self.lives_from_start()
+    }
+
+    /// Whether it is there before the first op and stays: state, and what a bare piece is given: a collective's payload, a layer's slice.
     #[must_use]
     pub fn lives_from_start(&self) -> bool {
-        self.role.is_state() || matches!(self.name, Name::Chunk(_))
+        match self.name {
+            Name::Chunk(_) => true,
+            Name::Attention(tensor, slice) => tensor.is_given() && slice == self.rank.0,
+            _ => self.role.is_state(),
+        }
     }
 }
 

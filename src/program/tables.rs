@@ -8,7 +8,9 @@ mod ops;
 
 use self::ops::{Operands, Ops};
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
-use super::op::{Buffer, KernelCost, Name, Op, OpKind, Origin, Role};
+use super::name::Name;
+use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
+use crate::base::context::Attention;
 use crate::base::mesh::Line;
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;
@@ -51,8 +53,10 @@ pub struct Program {
 /// What the kernels need to know beside their operands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setting {
-    /// The model; `None` for a bare collective.
+    /// The model; `None` for a bare piece.
     pub model: Option<Model>,
+    /// The attention layer that stands alone, if one does.
+    pub attention: Option<Attention>,
     /// Sequences in a micro-batch.
     pub micro_batch_size: usize,
     /// Micro-batches of a step over all data-parallel ranks: what gradients are averaged over.

@@ -1,6 +1,6 @@
 //! Trouble: the faults that a scenario asks for, as data. One row of the table for each kind; the first rule that fits an op applies.
 
-use crate::base::Rank;
+use crate::base::{AttentionBug, Rank};
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +50,28 @@ pub enum TroubleKind {
     RowsOfQkv,
     /// The bias behind a row-parallel product is added on every rank, before the sum: it counts as often as there are ranks.
     BiasBeforeSum,
+    /// Attention: the output so far is not rescaled when a block joins it.
+    NoRescale,
+    /// Attention: blocks' outputs are averaged, whatever their weights.
+    AverageMerge,
+    /// Attention: the log-sum-exp of two blocks is the larger one.
+    MaxLse,
+    /// Attention: a block's output is rounded to bf16 before it joins the others.
+    Bf16Blocks,
+    /// Attention: the causal mask compares places inside the slices.
+    LocalMask,
+    /// Attention: forward, blocks come from the wrong neighbour of the ring.
+    WrongNeighbour,
+    /// Attention: backward leaves out D = rowsum(dO O).
+    NoDelta,
+    /// Attention: backward takes each block's log-sum-exp, not the final one.
+    BlockLse,
+    /// Attention: the gradients of keys and values stop one hop before home.
+    ShortHop,
+    /// Attention: strict and inclusive masks of stripes have changed places.
+    SwappedStripes,
+    /// Attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows.
+    NaiveLse,
 }
 
 /// A row of the table: a fault.
@@ -98,7 +120,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 15] = [
+pub static FAULTS: [Fault; 26] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -249,9 +271,95 @@ pub static FAULTS: [Fault; 15] = [
         needs: &[],
         wants: "several tensor-parallel ranks, and biases",
     },
+    attention(
+        TroubleKind::NoRescale,
+        "no-rescale",
+        "attention: the output so far is not rescaled when a block joins it",
+        "o, dq and dk are wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::AverageMerge,
+        "average-merge",
+        "attention: blocks' outputs are averaged, whatever their weights",
+        "o, dq and dk are wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::MaxLse,
+        "max-lse",
+        "attention: the log-sum-exp of two blocks is the larger one",
+        "everything is wrong, and no lse is too large",
+    ),
+    attention(
+        TroubleKind::Bf16Blocks,
+        "bf16-blocks",
+        "attention: a block's output is rounded to bf16 before it joins the others",
+        "o, dq and dk are a little wrong; lse and dv are right",
+    ),
+    attention(
+        TroubleKind::LocalMask,
+        "local-mask",
+        "attention: the causal mask compares places inside the slices",
+        "everything is wrong, and all ranks compute equally many pairs",
+    ),
+    attention(
+        TroubleKind::WrongNeighbour,
+        "wrong-neighbour",
+        "attention: forward, blocks come from the wrong neighbour of the ring",
+        "everything is wrong, with masks that are right",
+    ),
+    attention(
+        TroubleKind::NoDelta,
+        "no-delta",
+        "attention: backward leaves out D = rowsum(dO O)",
+        "dq and dk are wrong; the forward pass and dv are right",
+    ),
+    attention(
+        TroubleKind::BlockLse,
+        "block-lse",
+        "attention: backward takes each block's log-sum-exp, not the final one",
+        "dq, dk and dv are wrong; the forward pass is right",
+    ),
+    attention(
+        TroubleKind::ShortHop,
+        "short-hop",
+        "attention: the gradients of keys and values stop one hop before home",
+        "dk and dv are another rank's; all else is right",
+    ),
+    attention(
+        TroubleKind::SwappedStripes,
+        "swapped-stripes",
+        "attention: strict and inclusive masks of stripes have changed places",
+        "everything is wrong, and ranks compute other pairs",
+    ),
+    attention(
+        TroubleKind::NaiveLse,
+        "naive-lse",
+        "attention: the log-sum-exp is a + log(1 + e^(b-a)), which overflows",
+        "large scores become no numbers; small ones are right",
+    ),
 ];
 
+/// The row of a bug of attention: it is in the code that all ranks run, and in every op.
+const fn attention(kind: TroubleKind, name: &'static str, meaning: &'static str, seen: &'static str) -> Fault {
+    Fault {
+        kind,
+        name,
+        meaning,
+        seen,
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "a bare [layer] of attention over several ranks",
+    }
+}
+
 impl TroubleKind {
+    /// The bug of attention that it is, if it is one: they have the same names.
+    #[must_use]
+    pub fn attention_bug(self) -> Option<AttentionBug> {
+        AttentionBug::find(self.name())
+    }
+
     /// Its row.
     #[must_use]
     pub fn fault(self) -> &'static Fault {

@@ -27,7 +27,7 @@ pub(super) fn settle(written: &mut Written, scenario: &mut Scenario) {
 
 /// What tells data-parallel ranks apart.
 fn obstacle(scenario: &Scenario) -> Option<&'static str> {
-    let Task::Train(training) = &scenario.task else { return Some("a bare collective is followed message by message") };
+    let Task::Train(training) = &scenario.task else { return Some("a bare piece is followed message by message") };
     let data = training.mesh.size(Axis::Data);
     match () {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),

@@ -4,7 +4,7 @@ use super::keys::{Key, Section, between, device, hardware, inside, pipeline};
 use super::problem::Problem;
 use super::reader::Extent;
 use super::written::Written;
-use super::{Task, Training};
+use super::{ContextMethod, Task, Training};
 use crate::base::ChunkCosts;
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
@@ -125,6 +125,10 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
     let shares = match task? {
         Task::Train(training) => shares(training),
         Task::Collective(_) => Some(1),
+        Task::Layer(layer) => {
+            let parts = if layer.method == ContextMethod::Ulysses { layer.attention.slices as u64 } else { 1 };
+            (layer.attention.slot() / layer.attention.grain()).checked_mul(parts)
+        }
     };
     let (stages, ranks) = split(written, task?)?;
     let ticks_per_slot = |shares: u64| shares.checked_mul(1_000 / unit)?.checked_mul(parts * stages.max(ranks));

@@ -1,7 +1,9 @@
 //! The one table of a scenario's keys. Reading, checking, `show scenario` and `new` all follow it.
 
 use crate::base::precision::CONVENTIONS;
-use crate::base::settings::{Activation, Bias, Norm, Positions, Recompute, SavedTensors, Strategy, Wrap};
+use crate::base::settings::{
+    Activation, Bias, ContextMethod, LayerKind, Norm, Placement, Positions, Recompute, SavedTensors, Strategy, Wrap,
+};
 use crate::base::tables::TABLES;
 use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
 use crate::program::trouble::FAULTS;
@@ -67,6 +69,8 @@ pub enum Section {
     Parallel,
     /// `[tensor_parallel]`
     TensorParallel,
+    /// `[context_parallel]`
+    ContextParallel,
     /// `[data_parallel]`
     DataParallel,
     /// `[fsdp]`
@@ -91,15 +95,18 @@ pub enum Section {
     Trouble,
     /// `[collective]`
     Collective,
+    /// `[layer]`
+    Layer,
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 17] = [
+pub static SECTIONS: [(Section, &str, &str); 19] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
     (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
+    (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),
@@ -112,6 +119,7 @@ pub static SECTIONS: [(Section, &str, &str); 17] = [
     (Section::Between, "hardware.between", "with a hardware table: replaces numbers of the link between nodes"),
     (Section::Trouble, "trouble", "a fault; repeat the section for more, the first that fits an op applies"),
     (Section::Collective, "collective", "a bare collective in place of a training step"),
+    (Section::Layer, "layer", "a bare layer in place of a training step; [model] has its sizes"),
 ];
 
 macro_rules! keys {
@@ -175,6 +183,7 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
@@ -182,6 +191,11 @@ keys! {
     tensor_parallel TensorParallel {
         SEQUENCE_PARALLEL "sequence_parallel" Bool, Is("false"), "",
             "each rank keeps its own tokens of the residual stream: all-reduces become reduce-scatters and all-gathers";
+    }
+    context_parallel ContextParallel {
+        METHOD "method" Choice(|| ContextMethod::NAMES.to_vec()), Is("ring"), "", "how queries meet the keys of other ranks";
+        PLACEMENT "placement" Choice(|| Placement::NAMES.to_vec()), Is("zigzag"), "",
+            "which tokens a rank holds: under a causal mask they differ in work";
     }
     data_parallel DataParallel {
         STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";
@@ -290,6 +304,12 @@ keys! {
         ALGORITHM "algorithm" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "", "how the data moves";
         CHUNKS "chunks" Integer(1, 65_536), Like("8", "as many as the algorithm cuts, else 1"), "", "pieces that the payload is cut into";
     }
+    layer Layer {
+        KIND "kind" Choice(|| LayerKind::NAMES.to_vec()), Is("attention"), "", "which layer";
+        CAUSAL "causal" Bool, Is("true"), "", "a token sees none behind it";
+        SHARPNESS "sharpness" Number(0.0, 1_000.0), Is("1"), "",
+            "queries and keys are so many times as large: scores grow with its square";
+    }
 }
 
 impl Section {
@@ -330,8 +350,13 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        use Section::{Batch, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel};
-        matches!(self, Model | Batch | Parallel | TensorParallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer)
+        use Section::{
+            Batch, ContextParallel, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel,
+        };
+        matches!(
+            self,
+            Model | Batch | Parallel | TensorParallel | ContextParallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer
+        )
     }
 }
 

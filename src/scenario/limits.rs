@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, Scenario, Task, Training};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -40,6 +40,7 @@ pub(super) fn ops(scenario: &Scenario) -> Ops {
     match &scenario.task {
         Task::Train(training) => training_ops(training, scenario.sums_once(training)),
         Task::Collective(collective) => Ops { compute: 0.0, collectives: collective_ops(collective) },
+        Task::Layer(layer) => Ops { compute: layer_ops(layer), collectives: 0.0 },
     }
 }
 
@@ -61,6 +62,7 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
             let keys: [&'static Key; 2] = [&collective::RANKS, &collective::CHUNKS];
             check_ops(written, &keys, collective_ops(collective), "fewer ranks or chunks");
         }
+        Task::Layer(layer) => check_ops(written, &[&parallel::CONTEXT], layer_ops(layer), "fewer ranks"),
     }
     let slowest = scenario.trouble.iter().map(|trouble| trouble.factor).fold(1.0, f64::max);
     if longest_ticks(scenario) * slowest > MOST_TICKS {
@@ -219,6 +221,12 @@ fn all_reduce_ops(algorithm: AllReduce, ranks: f64, chunks: f64) -> f64 {
 fn longest_ticks(scenario: &Scenario) -> f64 {
     match (&scenario.task, &scenario.hardware.costs) {
         (Task::Collective(_), Costs::Unit(_)) => 0.0,
+        (Task::Layer(layer), Costs::Unit(unit)) => {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let slot = (unit.forward.0 + unit.backward_input.0 + unit.backward_weight.0) as f64;
+            slot * float(layer.attention.slices).powi(2)
+        }
+        (Task::Layer(layer), Costs::Table(table)) => layer_ns(layer, table),
         (Task::Train(training), Costs::Unit(unit)) => {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let slot = (unit.forward.0 + unit.backward_input.0 + unit.backward_weight.0) as f64;
@@ -229,6 +237,28 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
             passes(training) * micro_batch_ns(training, table) + state_ns(training, table)
         }
     }
+}
+
+/// An estimate: every block forward and backward, and what moves it.
+fn layer_ops(layer: &Layer) -> f64 {
+    let ranks = float(layer.attention.slices);
+    match layer.method {
+        ContextMethod::Ring => 10.0 * ranks * ranks,
+        ContextMethod::AllGather => 1.5 * ranks * ranks + 4.0 * ranks,
+        // Every rank has all blocks, of some heads.
+        ContextMethod::Ulysses => 1.5 * ranks.powi(3) + 8.0 * ranks,
+    }
+}
+
+/// All blocks and messages of all ranks one after another: seven products, and what moves in at most so many passes.
+fn layer_ns(layer: &Layer, table: &Table) -> f64 {
+    const PASSES: f64 = 20.0;
+    let attention = &layer.attention;
+    let [sequence, width, ranks] = [attention.sequence, attention.heads * attention.head_size, attention.slices].map(float);
+    let compute = 14.0 * sequence * sequence * width / table.device.flops_per_second;
+    let moved = PASSES * 8.0 * sequence * width * ranks / table.device.memory_bytes_per_second;
+    let block = bytes(16.0 * sequence * width / ranks);
+    1e9 * (compute + moved) + 4.0 * ranks * ranks * message_ns(table, block)
 }
 
 /// A micro-batch through all stages, forward and backward.

@@ -2,7 +2,7 @@
 
 use super::limits::{self, bytes, float};
 use super::problem::{Problem, Problems};
-use super::{Scenario, Task, Training, Values};
+use super::{ContextMethod, Layer, Scenario, Task, Training, Values};
 use crate::base::mesh::Axis;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
@@ -33,6 +33,7 @@ impl Scenario {
             Task::Train(training) => bytes(training_bytes(training, element)),
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             Task::Collective(collective) => bytes(collective.bytes.0 as f64 * float(collective.ranks) * 3.0),
+            Task::Layer(layer) => bytes(layer_bytes(layer, element)),
         })
     }
 
@@ -49,6 +50,7 @@ impl Scenario {
         let tensors = match &self.task {
             Task::Train(training) => limits::tensors(training) * limits::lanes(training),
             Task::Collective(collective) => float(collective.ranks),
+            Task::Layer(layer) => float(layer.attention.slices),
         };
         let ops_bytes = BYTES_OF_COMPUTE * ops.compute + BYTES_OF_COLLECTIVE * ops.collectives;
         bytes(ops_bytes + BYTES_OF_TENSOR * tensors)
@@ -75,6 +77,18 @@ impl Scenario {
             _ => Ok(()),
         }
     }
+}
+
+/// Ten tensors as large as q on every rank, on one device, and there in f64; with all-gather everybody's keys and their gradients.
+fn layer_bytes(layer: &Layer, element: f64) -> f64 {
+    let attention = &layer.attention;
+    let whole = float(attention.sequence) * float(attention.heads) * float(attention.head_size);
+    let copies = match layer.method {
+        ContextMethod::Ring => 0.0,
+        ContextMethod::AllGather => 4.0 * float(attention.slices),
+        ContextMethod::Ulysses => 10.0,
+    };
+    whole * ((20.0 + copies) * element + 80.0)
 }
 
 fn training_bytes(training: &Training, element: f64) -> f64 {

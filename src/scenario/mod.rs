@@ -6,6 +6,7 @@ mod collective;
 mod fold;
 mod hardware;
 pub mod keys;
+mod layer;
 mod levels;
 mod limits;
 mod load;
@@ -31,12 +32,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::base::context::Attention;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
 use crate::base::precision::Precision;
 pub use crate::base::settings::{
-    AllReduce, CollectiveKind, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values, Wrap,
+    AllReduce, CollectiveKind, ContextMethod, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Values,
+    Wrap,
 };
 use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype, Rank};
@@ -76,6 +79,8 @@ pub enum Task {
     Train(Training),
     /// A bare collective.
     Collective(Collective),
+    /// A bare layer.
+    Layer(Layer),
 }
 
 /// Training steps of a model on a mesh.
@@ -244,6 +249,15 @@ pub struct Collective {
     pub chunks: usize,
 }
 
+/// A bare layer: attention, forward and backward, whose sequence is cut up over context-parallel ranks, a slice each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layer {
+    /// How ranks come by the keys and values of others.
+    pub method: ContextMethod,
+    /// Its sizes.
+    pub attention: Attention,
+}
+
 impl Order {
     /// Its name: the schedule's, or `plan`.
     #[must_use]
@@ -292,6 +306,7 @@ impl Scenario {
         match &self.task {
             Task::Train(training) => training.mesh.ranks(),
             Task::Collective(collective) => collective.ranks,
+            Task::Layer(layer) => layer.attention.slices,
         }
     }
 }

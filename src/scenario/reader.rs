@@ -4,7 +4,9 @@ use super::keys::{KEYS, Key, Section, batch, collective as collective_keys, mode
 use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
-use super::{Numerics, Scenario, Task, Values, collective, fold, hardware, levels, limits, sheet, topology, training, trouble};
+use super::{
+    Numerics, Scenario, Task, Values, collective, fold, hardware, layer, levels, limits, sheet, topology, training, trouble,
+};
 use crate::base::precision::Convention;
 use crate::base::{Bytes, Dtype};
 use crate::program::sheet::Sheet;
@@ -48,16 +50,19 @@ pub(super) fn empty() -> Problem {
 /// `None` only if a problem was noted.
 fn meant(written: &mut Written) -> Option<Scenario> {
     let numerics = read_numerics(written);
-    let is_collective = written.section(Section::Collective).is_some();
-    let task = if is_collective {
-        refuse_training(written);
-        collective::read(written, numerics).map(Task::Collective)
-    } else {
-        training::read(written, numerics).map(Task::Train)
+    let piece = Piece::of(written);
+    let mut task = match piece {
+        Some(Piece::Collective) => {
+            refuse_training(written);
+            collective::read(written, numerics).map(Task::Collective)
+        }
+        Some(Piece::Layer) => layer::read(written, numerics).map(Task::Layer),
+        None => training::read(written, numerics).map(Task::Train),
     };
-    let extent = extent(written, is_collective);
-    let hardware = hardware::read(written, task.as_ref(), extent);
+    let extent = extent(written, piece);
     let trouble = trouble::read(written, extent);
+    layer::settle(written, task.as_mut(), trouble.as_deref().unwrap_or_default());
+    let hardware = hardware::read(written, task.as_ref(), extent);
     let title = written.text(&top::TITLE);
     let seed = written.count(&top::SEED).map(u64::from);
     let mut scenario =
@@ -76,9 +81,28 @@ pub(super) struct Extent {
     pub steps: Option<u32>,
 }
 
-fn extent(written: &Written, is_collective: bool) -> Extent {
-    if is_collective {
-        return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) };
+/// A piece of a training step that stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// `[collective]`
+    Collective,
+    /// `[layer]`
+    Layer,
+}
+
+impl Piece {
+    /// The piece that is written; `None` where it is a whole training step.
+    pub fn of(written: &Written) -> Option<Self> {
+        let pieces = [(Section::Collective, Self::Collective), (Section::Layer, Self::Layer)];
+        pieces.into_iter().find(|(section, _)| written.section(*section).is_some()).map(|(_, piece)| piece)
+    }
+}
+
+fn extent(written: &Written, piece: Option<Piece>) -> Extent {
+    match piece {
+        Some(Piece::Collective) => return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) },
+        Some(Piece::Layer) => return Extent { ranks: written.size(&parallel::CONTEXT), steps: Some(1) },
+        None => {}
     }
     let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));
     Extent { ranks: data.zip(stages).map(|(data, stages)| data * stages), steps: written.count(&batch::STEPS) }
@@ -118,7 +142,7 @@ pub(super) fn is_computed(dtype: Dtype) -> bool {
 }
 
 fn refuse_training(written: &mut Written) {
-    let sections = KEYS.iter().map(|key| key.section).filter(|section| section.is_training());
+    let sections = KEYS.iter().map(|key| key.section).filter(|section| section.is_training() || *section == Section::Layer);
     let sections: std::collections::BTreeSet<Section> = sections.collect();
     for section in sections {
         if let Some(place) = written.section(section).cloned() {

@@ -1,8 +1,9 @@
 //! Settings: the keys that concern a scenario, each with its present value. What a screen's knobs show.
 
 use super::keys::{KEYS, Key, Section, hardware};
+use super::layer;
 use super::problem::Problems;
-use super::reader;
+use super::reader::{self, Piece};
 use super::value::Value;
 use super::written::Written;
 
@@ -30,13 +31,16 @@ pub fn settings(name: &str, text: &str, overrides: &[String]) -> Result<Vec<Sett
 }
 
 fn concerns(written: &Written, key: &Key) -> bool {
-    let is_collective = written.section(Section::Collective).is_some();
+    let piece = Piece::of(written);
     match key.section {
         Section::Top | Section::Device | Section::Inside | Section::Between | Section::Trouble => false,
-        Section::Collective => is_collective,
+        Section::Collective => piece == Some(Piece::Collective),
+        Section::Layer => piece == Some(Piece::Layer),
         Section::Hardware => is_of_costs(written, key),
         Section::Numerics => true,
-        _ => !is_collective,
+        _ if piece == Some(Piece::Layer) => layer::concerns(key),
+        Section::ContextParallel => false,
+        _ => piece.is_none() && key.path() != "parallel.context",
     }
 }
 
@@ -83,5 +87,8 @@ mod tests {
         assert_eq!(value(text, &["hardware.costs=h100-nvlink"], "hardware.forward"), "absent");
         assert_eq!(value("[collective]\nranks = 3\n", &[], "collective.ranks"), "3");
         assert_eq!(value("[collective]\nranks = 3\n", &[], "pipeline.schedule"), "absent");
+        assert_eq!(value("[layer]\n", &[], "parallel.context"), "1");
+        assert_eq!(value("[layer]\n", &[], "model.vocab"), "absent");
+        assert_eq!(value("[collective]\nranks = 3\n", &[], "layer.causal"), "absent");
     }
 }

@@ -61,8 +61,10 @@ pub fn new_scenario() -> String {
          # Run it:  ranklab run FILE     Look at it:  ranklab learn FILE\n\n",
     );
     for (section, path, meaning) in &SECTIONS {
-        let optional =
-            matches!(section, Section::Trouble | Section::Collective | Section::Device | Section::Inside | Section::Between);
+        let optional = matches!(
+            section,
+            Section::Trouble | Section::Collective | Section::Layer | Section::Device | Section::Inside | Section::Between
+        );
         if !path.is_empty() {
             let header = if optional { format!("# {}", section.header()) } else { section.header() };
             let _ = write!(out, "\n{header:<COLUMN$}  # {meaning}\n");

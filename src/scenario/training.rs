@@ -53,6 +53,10 @@ fn read_batch(written: &Written) -> Option<Batch> {
 }
 
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {
+    if written.size(&parallel::CONTEXT).is_some_and(|context| context > 1) {
+        let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
+        written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
+    }
     let axes = [(Axis::Data, &parallel::DATA), (Axis::Pipeline, &parallel::PIPELINE), (Axis::Tensor, &parallel::TENSOR)];
     let sizes = axes.map(|(axis, key)| written.size(key).map(|size| (axis, key, size)));
     let order = read_order(written);

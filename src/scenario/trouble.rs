@@ -7,8 +7,8 @@ use super::value::Value;
 use super::written::Written;
 use super::{Scenario, Task};
 
-use crate::base::Rank;
 use crate::base::mesh::Axis;
+use crate::base::{AttentionBug, Rank};
 use crate::program::tables::Padded;
 use crate::program::trouble::{FAULTS, Fault, RuleKey, Trouble, TroubleKind};
 
@@ -74,6 +74,11 @@ fn fault(written: &mut Written, index: usize) -> Option<&'static Fault> {
         return None;
     }
     Fault::find(&written.value(key, index).and_then(Value::text)?)
+}
+
+/// The bugs of attention that a scenario asks for, each with its place among the rules.
+pub(super) fn attention_bugs(trouble: &[Trouble]) -> impl Iterator<Item = (usize, AttentionBug)> {
+    trouble.iter().enumerate().filter_map(|(index, rule)| rule.kind.attention_bug().map(|bug| (index, bug)))
 }
 
 fn refuse_far_rank(written: &mut Written, index: usize, rank: usize, ranks: usize) {

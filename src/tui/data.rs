@@ -118,6 +118,23 @@ pub struct Values {
     pub rank: Rank,
     /// Its buffers that have memory, in the program's order.
     pub buffers: Vec<BufferValue>,
+    /// Of a layer of attention, the running softmax of all ranks' queries, in the first head.
+    pub queries: Vec<QueryState>,
+}
+
+/// The running softmax of one query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryState {
+    /// The rank that has the query.
+    pub rank: Rank,
+    /// Its row on the rank.
+    pub row: usize,
+    /// The largest score so far, m.
+    pub most: f64,
+    /// The denominator so far, l.
+    pub total: f64,
+    /// The first elements of the output so far, O.
+    pub output: Vec<f64>,
 }
 
 /// What one buffer holds.

@@ -9,6 +9,7 @@ mod dropout;
 mod faults;
 mod folding;
 mod half;
+mod layers;
 mod recompute;
 mod schedules;
 mod sharding;

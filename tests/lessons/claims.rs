@@ -202,4 +202,12 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("15", "v.toml", &["pipeline.schedule=v-half"], "53u, equal, holds 6 6 6 6"),
     ("15", "v.toml", &["pipeline.schedule=v-min"], "59u, equal, holds 4 4 3 4"),
     ("15", "wrong.toml", &[], "wrong, all-reduce bucket0, wrong in step 0, loss 5.556 to 5.439"),
+    ("16", "scenario.toml", &[], "10.88u, drift, computes 10 26 42 58"),
+    ("16", "scenario.toml", &["context_parallel.placement=zigzag"], "6.38u, drift, computes 34 34 34 34"),
+    ("16", "scenario.toml", &["context_parallel.method=all-gather"], "drift, computes 10 26 42 58"),
+    ("16", "eight.toml", &[], "22.88u, drift, bubble 45.9 %"),
+    ("16", "eight.toml", &["context_parallel.placement=zigzag"], "drift, bubble 0.0 %"),
+    ("16", "eight.toml", &["context_parallel.placement=striped"], "drift, bubble 17.5 %"),
+    ("16", "long.toml", &[], "completed"),
+    ("16", "wrong.toml", &[], "wrong, wrong: dk dv, as with short-hop"),
 ];

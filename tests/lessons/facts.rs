@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ranklab::base::units::short_number;
 use ranklab::base::{Bytes, OpId, Rank};
 use ranklab::lab::{Run, Verdict};
+use ranklab::observe::blocks::Blocks;
 use ranklab::observe::metrics::RankMetrics;
 use ranklab::program::OpKind;
 use ranklab::program::head::head;
@@ -21,6 +22,19 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.extend(pipeline(run));
     facts.push(most_sent(run));
     facts.push(peaks(run));
+    facts.extend(attention(run));
+    facts
+}
+
+/// What the ranks of a layer of attention compute forward, in pairs of a query and a key; and what a wrong result looks like.
+fn attention(run: &Run) -> Vec<String> {
+    let Some(blocks) = Blocks::of(run.session.program()) else { return Vec::new() };
+    let work = (0..blocks.slices).map(|rank| blocks.work(rank).to_string()).collect::<Vec<_>>().join(" ");
+    let mut facts = vec![format!("computes {work}")];
+    if let Some(looks) = &run.looks {
+        facts.push(format!("wrong: {}", looks.wrong.join(" ")));
+        facts.extend(looks.suspects.iter().map(|bug| format!("as with {bug}")));
+    }
     facts
 }
 

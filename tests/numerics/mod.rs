@@ -14,6 +14,7 @@ mod cases;
 mod dropout;
 mod elementary;
 mod exact;
+mod flash;
 mod half;
 mod misuse;
 pub mod oracle;

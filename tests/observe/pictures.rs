@@ -8,7 +8,7 @@ use ranklab::observe::report::{Given, Verdict};
 use ranklab::observe::{Lanes, Observed, Run, VerdictKind};
 
 fn exported(session: &Session, format: Format) -> String {
-    let verdict = Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(2.5e-7), first_difference: None };
+    let verdict = Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(2.5e-7), ..Verdict::default() };
     let given = Given {
         title: "1F1B & friends".to_owned(),
         costs: "unit".to_owned(),

@@ -14,6 +14,8 @@ static RUNS: LazyLock<Vec<RunData>> = LazyLock::new(|| {
         "lessons/02-ring-all-reduce/scenario.toml",
         "lessons/04-ddp/skip.toml",
         "lessons/04-ddp/gpt2.toml",
+        "scenarios/ring-attention-4.toml",
+        "scenarios/all-gather-attention-4.toml",
         "scenarios/star-8.toml",
         "scenarios/tree-8.toml",
         "scenarios/ddp-pipeline.toml",

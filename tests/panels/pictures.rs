@@ -2,7 +2,7 @@
 
 use super::{ASCII_MONO, BLOCKS_DARK, Draw, PANELS, Place, breaks, data, drawn};
 use ranklab::base::BufferId;
-use ranklab::tui::data::{BufferValue, RunData, Values};
+use ranklab::tui::data::{BufferValue, QueryState, RunData, Values};
 use ratatui::buffer::{Buffer, Cell};
 
 /// The room that is left for a panel on a screen of the size in the name.
@@ -31,6 +31,12 @@ fn eight_ranks_a_star_and_a_tree() {
     pictures("ring-8", &data("scenarios/ring-8.toml"), 30, 1, &["links"]);
     pictures("star", &data("lessons/02-ring-all-reduce/star.toml"), 4, 0, &["links"]);
     pictures("tree", &data("scenarios/tree-8.toml"), 9, 0, &["links"]);
+}
+
+#[test]
+fn ring_attention_in_its_third_hop() {
+    pictures("attention", &data("lessons/16-context-parallelism/scenario.toml"), 15, 3, &["links", "debugger"]);
+    pictures("attention-8", &data("lessons/16-context-parallelism/eight.toml"), 120, 3, &["links"]);
 }
 
 #[test]
@@ -78,7 +84,10 @@ fn values(data: &RunData, focus: u32, event: usize) -> Values {
         BufferValue { buffer, elements, dtype, shape, first, norm: 12.4417, abs_max: 3.08, nans: 0, checksum: 7 }
     };
     let buffers = (0..data.program().buffers.len()).map(BufferId::new).filter(of_rank).map(value).collect();
-    Values { event, rank, buffers }
+    let attention = data.program().setting.attention;
+    let of_ranks = attention.iter().flat_map(|attention| (0..attention.slices).map(|rank| ranklab::base::Rank::new(rank)));
+    let queries = of_ranks.map(|rank| QueryState { rank, row: 0, most: 0.42, total: 3.141, output: vec![0.12, -0.4, 31.0] });
+    Values { event, rank, buffers, queries: queries.collect() }
 }
 
 fn text(buffer: &Buffer) -> String {

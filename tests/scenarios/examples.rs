@@ -15,7 +15,7 @@ fn parse(text: &str) -> Scenario {
 fn training(text: &str) -> Training {
     match parse(text).task {
         Task::Train(training) => training,
-        Task::Collective(collective) => panic!("a training step: {collective:?}"),
+        other => panic!("a training step: {other:?}"),
     }
 }
 

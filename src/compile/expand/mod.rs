@@ -27,6 +27,7 @@ pub(super) fn run(build: &mut Build) {
         Task::Train(training) if !training.data_parallel.expand => return,
         Task::Train(training) => (training.data_parallel.all_reduce, None),
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
+        Task::Layer(_) => return,
     };
     let ranks_per_node = build.scenario.hardware.ranks_per_node;
     let program = &mut build.program;
@@ -133,7 +134,7 @@ impl<'a> Member<'a> {
         let (first, last) = match kind {
             CollectiveKind::ReduceScatter => (&all[..], own),
             CollectiveKind::AllGather => (own, &all[..]),
-            CollectiveKind::AllReduce | CollectiveKind::Barrier => (&all[..], &all[..]),
+            CollectiveKind::AllReduce | CollectiveKind::Barrier | CollectiveKind::AllToAll => (&all[..], &all[..]),
         };
         self.run(Kernel::Flatten, &reads, first);
         self.messages(kind, algorithm);
@@ -149,7 +150,7 @@ impl<'a> Member<'a> {
             (CollectiveKind::AllReduce, AllReduce::Hierarchical) => hierarchical::issue(self),
             (CollectiveKind::ReduceScatter, _) => ring::reduce_scatter(self),
             (CollectiveKind::AllGather, _) => ring::all_gather(self),
-            (CollectiveKind::Barrier, _) => {}
+            (CollectiveKind::Barrier | CollectiveKind::AllToAll, _) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::precision::dtype;
-use super::{module, one, pack};
+use super::{attention, module, one, pack};
 use crate::base::ParameterId;
 use crate::base::settings::Dtype;
 use crate::engine::state::Whole;
@@ -42,6 +42,7 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
             Ok(one(pack(&whole, size * unit.shards)?.narrow(0, place as usize * size, size)?.copy()?))
         }
         Name::Chunk(_) => payload(program, buffer, first).map(one),
+        Name::Attention(tensor, slice) => attention::given(program, tensor, slice).map(one),
         _ => Ok(Value::Zeros),
     }
 }

@@ -1,5 +1,6 @@
 //! The kernel table: what each computation of a program does to values.
 
+mod attention;
 pub mod cpu;
 mod initial;
 mod module;
@@ -176,6 +177,10 @@ impl<'a> Operands<'a> {
             Kernel::TakeShard => self.take_shard(),
             Kernel::Flatten => self.flatten(),
             Kernel::Unflatten => self.unflatten(),
+            Kernel::Release => Ok(Vec::new()),
+            Kernel::Attend => attention::attend(self),
+            Kernel::FinishAttention => attention::finish(self),
+            Kernel::AttendBackward => attention::backward(self),
         }
     }
 

@@ -34,6 +34,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
         lines.push(("loss", format!("{loss}  (mean of each step)")));
     }
     lines.extend(verdict(&given.verdict));
+    lines.extend(given.verdict.looks.clone().map(|looks| ("looks like", looks)));
     lines.extend(given.diagnosis.iter().map(|one| ("diagnosis", diagnosed(one))));
     let mut text = if given.title.is_empty() { String::new() } else { format!("{}\n\n", given.title) };
     for (name, value) in &lines {

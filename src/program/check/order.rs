@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
             write: 0,
             read: 0,
             sole: NOBODY,
-            stays: buffer.lives_from_start(),
+            stays: buffer.stays(),
             freed: false,
             more_reads: false,
         };
@@ -252,6 +252,7 @@ fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[Buffe
             CollectiveKind::AllReduce | CollectiveKind::Barrier => reads.len() == writes.len(),
             CollectiveKind::ReduceScatter => writes.len() == 1 || reads == writes,
             CollectiveKind::AllGather => reads.len() == 1 || reads == writes,
+            CollectiveKind::AllToAll => reads.len() == 1 || writes.len() == 1,
         },
         OpKind::Run(_) | OpKind::Skipped(_) => true,
     }

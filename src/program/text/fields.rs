@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::words::{Problem, Read, Words, numbered, real, whole};
+use crate::base::context::Attention;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
-use crate::base::settings::{Optimizer, OptimizerKind};
+use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
 use crate::program::op::KernelCost;
 use crate::program::tables::{Collective, Padded, Setting};
@@ -153,8 +154,34 @@ pub(super) const MODEL: &[Field<Model>] = &[
     real_field!("dropout", dropout),
 ];
 
+pub(super) const ATTENTION: &[Field<Attention>] = &[
+    field!("sequence", sequence, size, "a whole number from 1 to 1048576"),
+    field!("heads", heads, size, "a whole number from 1 to 1048576"),
+    field!("kv-heads", kv_heads, size, "a whole number from 1 to 1048576"),
+    field!("head-size", head_size, size, "a whole number from 1 to 1048576"),
+    field!("causal", causal, flag, "true or false"),
+    field!("slices", slices, size, "a whole number from 1 to 1048576"),
+    field!("placement", placement, Placement::find, "contiguous, zigzag or striped"),
+    real_field!("sharpness", sharpness),
+    Field {
+        name: "bug",
+        show: |attention| Some(attention.bug.map_or("none", AttentionBug::name).to_owned()),
+        read: |attention, text| {
+            attention.bug = AttentionBug::find(text);
+            (attention.bug.is_some() || text == "none").then_some(())
+        },
+        allowed: "none, or a bug such as no-rescale",
+    },
+];
+
 pub(super) const KERNEL: &[Field<KernelCost>] = &[
     field!("shares", shares, whole, "a whole number"),
+    Field {
+        name: "taken",
+        show: |kernel| (kernel.taken != 1).then(|| kernel.taken.to_string()),
+        read: |kernel, text| whole(text).map(|taken| kernel.taken = taken),
+        allowed: "a whole number",
+    },
     Field {
         name: "overlapped",
         show: |kernel| kernel.overlapped.then(|| "true".to_owned()),
@@ -217,6 +244,19 @@ pub(super) const NO_MODEL: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+};
+
+/// The attention layer that a text starts from: its fields are all read.
+pub(super) const NO_ATTENTION: Attention = Attention {
+    sequence: 0,
+    heads: 0,
+    kv_heads: 0,
+    head_size: 0,
+    causal: false,
+    slices: 0,
+    placement: Placement::Contiguous,
+    sharpness: 0.0,
+    bug: None,
 };
 
 /// Prints the fields of `record`, each with its name.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, Rank};
-use crate::program::op::{Kernel, Name};
+use crate::program::name::Name;
+use crate::program::op::Kernel;
 use crate::program::tables::{CollectiveKind, Program};
 
 /// The first entry of each word.

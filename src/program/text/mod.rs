@@ -30,7 +30,7 @@ mod words;
 
 pub use parse::parse;
 
-use super::op::Name;
+use super::name::Name;
 
 /// What is wrong with a line of a program's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

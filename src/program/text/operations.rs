@@ -4,7 +4,8 @@ use super::lookup::Lookup;
 use super::sections::{collective_kind, kernel, known_rank};
 use super::words::{Problem, Read, Words, numbered, rank, whole};
 use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, Dtype, KernelId, Rank, StreamId};
-use crate::program::op::{KernelCost, Name, OpKind, Origin, PassName};
+use crate::program::name::Name;
+use crate::program::op::{KernelCost, OpKind, Origin, PassName};
 use crate::program::plan::{Pass, Slot};
 use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Layout, Program};
 

@@ -6,7 +6,8 @@ use super::lookup::Lookup;
 use super::sections::SECTIONS;
 use super::words::word;
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, OpId, Rank};
-use crate::program::op::{Name, Op, OpKind, PassName};
+use crate::program::name::Name;
+use crate::program::op::{Op, OpKind, PassName};
 use crate::program::tables::Program;
 
 impl Display for Program {

@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Formatter, Write};
 
-use super::fields::{self, COLLECTIVE, KERNEL, MODEL, NO_MODEL, OPTIMIZER, SETTING};
+use super::fields::{self, ATTENTION, COLLECTIVE, KERNEL, MODEL, NO_ATTENTION, NO_MODEL, OPTIMIZER, SETTING};
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
 use crate::base::module::{Module, Slice};
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
-use crate::program::op::{Buffer, Kernel, KernelCost, Name, Role};
+use crate::program::name::Name;
+use crate::program::op::{Buffer, Kernel, KernelCost, Role};
 use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Program, Stream, StreamKind, Unit};
 
 /// A section of declarations.
@@ -41,14 +42,26 @@ fn print_setting(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\n  model")?;
         fields::print(f, model, MODEL)?;
     }
+    if let Some(attention) = &program.setting.attention {
+        write!(f, "\n  attention")?;
+        fields::print(f, attention, ATTENTION)?;
+    }
     writeln!(f)
 }
 
 fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
     let setting = &mut program.setting;
-    match words.one_of("setting", &["run", "optimizer", "model"])? {
+    match words.one_of("setting", &["run", "optimizer", "model", "attention"])? {
         "run" => fields::read(words, setting, SETTING, false),
         "optimizer" => fields::read(words, &mut setting.optimizer, OPTIMIZER, false),
+        "attention" => {
+            let mut attention = NO_ATTENTION;
+            fields::read(words, &mut attention, ATTENTION, true)?;
+            divides(attention.kv_heads, attention.heads, "kv-heads divide heads")?;
+            divides(attention.placement.divisor(attention.slices), attention.sequence, "slices divide the sequence")?;
+            setting.attention = Some(attention);
+            Ok(())
+        }
         _ => {
             let mut model = NO_MODEL;
             fields::read(words, &mut model, MODEL, true)?;
@@ -60,11 +73,12 @@ fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
 }
 
 fn sound(model: &Model) -> Read<()> {
-    let divides = |part: usize, whole: usize, text: &str| {
-        if whole.is_multiple_of(part) { Ok(()) } else { Err(Problem::new(text, format!("does not hold: {part} and {whole}"))) }
-    };
     divides(model.heads, model.hidden, "heads divide hidden")?;
     divides(model.kv_heads, model.heads, "kv-heads divide heads")
+}
+
+fn divides(part: usize, whole: usize, text: &str) -> Read<()> {
+    if whole.is_multiple_of(part) { Ok(()) } else { Err(Problem::new(text, format!("does not hold: {part} and {whole}"))) }
 }
 
 fn print_streams(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {

@@ -81,6 +81,7 @@ fn verdict(data: &RunData) -> String {
         (Outcome::Completed, VerdictKind::ExpectedDrift) => {
             format!("equals one device within rounding ({drift:.0e})")
         }
+        (Outcome::Completed, VerdictKind::Wrong) if verdict.looks.is_some() => verdict.looks.clone().unwrap_or_default(),
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
                 format!("wrong: {} differs first, at r{} `{}` in step {}", first.tensor, first.rank, first.op, first.step)

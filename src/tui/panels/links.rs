@@ -1,5 +1,6 @@
 //! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
+use super::attention;
 use super::debugger::message_text;
 use super::parts::{
     Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
@@ -7,6 +8,7 @@ use super::parts::{
 use super::wires::{self, Wires};
 use crate::base::units::{Clock, short_number};
 use crate::base::{Bytes, Rank, Ticks};
+use crate::observe::blocks::Blocks;
 use crate::observe::formula::{Quantity, find};
 use crate::observe::kind::number;
 use crate::observe::spread::{Chunks, MOST_RANKS, Shape};
@@ -19,6 +21,7 @@ use crate::tui::theme::Role;
 
 /// What is shown.
 enum Subject<'a> {
+    Attention(&'a Blocks),
     Collective(&'a Chunks),
     Pipeline,
     Nothing,
@@ -41,13 +44,13 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let title = title(&subject, &at, picture.width.saturating_sub(6));
     pane(pen, picture, &title, view.focused, |inside| draw_subject(&subject, &wires, &at, inside));
     if wide {
-        side(&subject, &at, above.0, pen);
+        side(&subject, &at, view, above.0, pen);
         let links = rest.left(width * 61 / 100);
         pane(pen, links, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
         pane(pen, rest.0, "Numbers", false, |inside| numbers(data, &at, &subject, &wires, inside));
     } else if rest.0.height > 0 {
         let matrix = rest.left(width * 45 / 100);
-        side(&subject, &at, matrix, pen);
+        side(&subject, &at, view, matrix, pen);
         pane(pen, rest.0, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
     }
 }
@@ -56,6 +59,13 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 #[must_use]
 pub fn wires(data: &RunData, at: &At, focus: Rank) -> Wires {
     wires_of(&subject(data, at, focus), data, at)
+}
+
+/// How many rows there are to choose from: wires, or the queries of a layer of attention.
+#[must_use]
+pub fn rows(data: &RunData, at: &At, focus: Rank) -> usize {
+    let queries = data.program().setting.attention.map_or(0, |attention| attention.tokens());
+    wires(data, at, focus).all.len().max(queries)
 }
 
 fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
@@ -68,6 +78,9 @@ fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
 
 /// The collective of the focus rank that moves data now; between collectives the pipeline, if there is one.
 fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
+    if let Some(blocks) = &data.prepared.blocks {
+        return Subject::Attention(blocks);
+    }
     let all = &data.prepared.chunks;
     let begun = all.partition_point(|chunks| chunks.first <= at.event.max(1));
     let of_focus = |chunks: &&Chunks| chunks.ranks.contains(&focus);
@@ -85,6 +98,7 @@ fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
 fn title(subject: &Subject<'_>, at: &At, room: u16) -> String {
     match subject {
         Subject::Nothing => "Links".to_owned(),
+        Subject::Attention(blocks) => attention::title(blocks, at),
         Subject::Pipeline => "Pipeline  messages between stages".to_owned(),
         Subject::Collective(chunks) => {
             let collective = &at.run.program.collectives[chunks.collective.index()];
@@ -113,6 +127,7 @@ fn is_star(parents: &[Option<usize>]) -> bool {
 fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>) {
     match subject {
         Subject::Nothing => _ = pen.say(1, 0, "This run moves no data between ranks.", Role::Text),
+        Subject::Attention(blocks) => attention::grid(blocks, at, pen),
         Subject::Pipeline => wires.draw_line(pen),
         Subject::Collective(chunks) => match &chunks.shape {
             Shape::Ring(order) if wires::ring_fits(order.len(), pen) => {
@@ -125,9 +140,12 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
     }
 }
 
-/// Beside the picture: the chunks of a collective, or the messages of a pipeline.
-fn side(subject: &Subject<'_>, at: &At, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
+/// Beside the picture: the running softmax of a layer of attention, the chunks of a collective, or the messages of a pipeline.
+fn side(subject: &Subject<'_>, at: &At, view: &PanelView<'_>, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
+        Subject::Attention(_) => {
+            pane(pen, area, "Softmax  running on every rank", false, |inside| attention::side(at, view, inside));
+        }
         Subject::Collective(chunks) => {
             let title = match area.width {
                 42.. => "Chunks  how many ranks are summed in",

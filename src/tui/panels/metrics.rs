@@ -169,6 +169,13 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(overlap) = metrics.overlap() {
         add("overlap, of comm time", facts::percent(overlap), none());
     }
+    let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
+    if let Some(rank) = fullest {
+        add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
+    }
+    if let Some(most) = metrics.ranks.iter().map(|rank| rank.peak_in_flight).max().filter(|&most| most > 0) {
+        add("peak in flight", most.to_string(), none());
+    }
     let utilization = [
         ("MFU, modelled", data.report.mfu, "the model's FLOPs, of the devices' peak"),
         ("HFU, modelled", data.report.hfu, "those computed again, too"),
@@ -180,13 +187,6 @@ fn numbers(data: &RunData) -> Vec<Line> {
         let whole = |value: f64| short_number(value.ceil());
         let (wanted, text) = formula(Quantity::HidingTokens, &whole);
         add("tokens, a micro-batch", tokens.micro_batch.to_string(), (wanted, format!("{text} hide its traffic")));
-    }
-    let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
-    if let Some(rank) = fullest {
-        add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
-    }
-    if let Some(most) = metrics.ranks.iter().map(|rank| rank.peak_in_flight).max().filter(|&most| most > 0) {
-        add("peak in flight", most.to_string(), none());
     }
     lines
 }

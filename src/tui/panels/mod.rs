@@ -1,5 +1,6 @@
 //! Panels: each draws one part of the screen from the model, into a rectangle of any size, and changes nothing.
 
+pub mod attention;
 pub mod breakdown;
 pub mod chrome;
 pub mod compare;

@@ -2,6 +2,7 @@
 
 use crate::base::hardware::{Costs, Link};
 use crate::base::{Bytes, OpId, Rank, Ticks};
+use crate::observe::blocks::Blocks;
 use crate::observe::flow::{Flow, flows};
 use crate::observe::formula::{self, Formula};
 use crate::observe::gaps::{Gap, longest};
@@ -23,6 +24,8 @@ pub struct Prepared {
     pub flows: Vec<Flow>,
     /// The chunks of expanded collectives.
     pub chunks: Vec<Chunks>,
+    /// The blocks of a layer of attention.
+    pub blocks: Option<Blocks>,
     /// Which buffers are held when.
     pub lives: Lives,
     /// Per rank, the samples that hold the most, block by block.
@@ -83,6 +86,7 @@ impl Prepared {
         Self {
             flows: flows(run),
             chunks: chunks(run),
+            blocks: Blocks::of(run.program),
             lives: Lives::new(run, ledger),
             peaks: ledger.ranks.iter().map(Peaks::new).collect(),
             busy: ranks.clone().map(|rank| busy(run, rank)).collect(),
@@ -108,7 +112,7 @@ impl Asked {
                 let pipeline = &training.pipeline;
                 (format!("{}, {}", pipeline.order.name(), pipeline.p2p), pipeline.layers_per_stage.len())
             }
-            Task::Collective(_) => (String::new(), 0),
+            Task::Collective(_) | Task::Layer(_) => (String::new(), 0),
         };
         Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages }
     }

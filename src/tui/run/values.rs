@@ -1,10 +1,11 @@
 //! Values: what a rank's buffers hold where the session stands, in a few numbers each.
 
-use super::super::data::{BufferValue, FIRST, Values};
+use super::super::data::{BufferValue, FIRST, QueryState, Values};
 use super::super::model::Look;
-use crate::base::Dtype;
+use crate::base::{AttentionTensor, BufferId, Dtype, Rank};
 use crate::engine::session::Session;
 use crate::engine::{self, value::Value};
+use crate::program::Name;
 
 /// The values of the rank of `look`; `session` stands there.
 ///
@@ -35,7 +36,31 @@ pub fn values(session: &Session, look: Look) -> engine::Result<Values> {
         let elements = session.value(id).map(Value::elements).transpose()?.flatten();
         buffers.push(summary(empty, elements.as_deref()));
     }
-    Ok(Values { event: look.event, rank: look.rank, buffers })
+    Ok(Values { event: look.event, rank: look.rank, buffers, queries: queries(session)? })
+}
+
+/// The running softmax of every rank's queries in the first head, where the program is a layer of attention.
+fn queries(session: &Session) -> engine::Result<Vec<QueryState>> {
+    /// More ranks or rows than any screen has.
+    const MOST: usize = 64;
+    let program = session.program();
+    let Some(attention) = program.setting.attention else { return Ok(Vec::new()) };
+    let (tokens, width) = (attention.tokens(), attention.heads * attention.head_size);
+    let mut queries = Vec::new();
+    for rank in (0..program.ranks().min(MOST)).map(Rank::new) {
+        let is_state = |id: &BufferId| matches!(program.buffers[id.index()].name, Name::Attention(AttentionTensor::State, _));
+        let Some(id) = session.held(rank).into_iter().find(is_state) else { continue };
+        let Some(elements) = session.value(id).map(Value::elements).transpose()?.flatten() else { continue };
+        // m and l of all heads, a row for each, then O token by token.
+        let (statistics, output) = elements.split_at(elements.len().min(2 * attention.heads * tokens));
+        let (most, total) = statistics.split_at(statistics.len() / 2);
+        let rows = most.iter().zip(total).zip(output.chunks(width)).take(tokens.min(MOST)).enumerate();
+        queries.extend(rows.map(|(row, ((&most, &total), output))| {
+            let output = output[..attention.head_size.min(FIRST)].to_vec();
+            QueryState { rank, row, most, total, output }
+        }));
+    }
+    Ok(queries)
 }
 
 /// Fills in the numbers; a buffer that was never written is all zeros.

@@ -22,7 +22,7 @@ pub fn choose(model: &mut Model, distance: isize) {
     let chosen = model.chosen[model.view as usize];
     match pane(model) {
         Some(Pane::Links) => {
-            let all = links::wires(&data, &at, model.focus_rank()).all.len();
+            let all = links::rows(&data, &at, model.focus_rank());
             model.chosen[model.view as usize] = moved(chosen.min(all.saturating_sub(1)), all);
         }
         Some(Pane::Metrics) => {

@@ -1,0 +1,179 @@
+//! A layer that stands alone: attention whose sequence is cut up over context-parallel ranks, forward and backward.
+//!
+//! Every rank has the queries, keys and values of its own slice. How it comes by the others' keys and values is the method.
+
+mod all_gather;
+mod ring;
+mod ulysses;
+
+use std::collections::BTreeMap;
+
+use crate::base::context::{Attention, HeadShare};
+use crate::base::settings::{AttentionTensor, ContextMethod};
+use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, Setting, TensorPart};
+use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
+use crate::scenario::{Layer, Scenario, Task};
+
+use super::Build;
+
+/// Forward multiplies twice, a score and its share of the output; backward five times.
+const BACKWARD_PRODUCTS: [u64; 2] = [5, 2];
+
+/// What the kernels need to know: there is no model.
+pub(super) fn setting(scenario: &Scenario, layer: &Layer) -> Setting {
+    Setting {
+        attention: Some(layer.attention),
+        steps: 1,
+        dtype: scenario.numerics.dtype,
+        initial: scenario.numerics.dtype,
+        seed: scenario.seed,
+        ..Setting::default()
+    }
+}
+
+/// Makes all ops of the layer.
+pub(super) fn run(build: &mut Build) {
+    let Task::Layer(layer) = &build.scenario.task else { return };
+    let mut work =
+        Work { program: &mut build.program, attention: layer.attention, buffers: BTreeMap::new(), share: HeadShare::All };
+    work.give();
+    match layer.method {
+        ContextMethod::Ring => ring::run(&mut work),
+        ContextMethod::AllGather => all_gather::run(&mut work),
+        ContextMethod::Ulysses => ulysses::run(&mut work),
+    }
+}
+
+/// The program of a layer under construction. A rank is known by its slice.
+struct Work<'program> {
+    program: &'program mut Program,
+    attention: Attention,
+    /// By rank and name.
+    buffers: BTreeMap<(usize, Name), BufferId>,
+    /// How many heads the kernels work on.
+    share: HeadShare,
+}
+
+/// A block on its way back.
+#[derive(Clone, Copy)]
+struct Backward {
+    /// The slice of its queries.
+    queries: usize,
+    /// The slice of its keys.
+    source: usize,
+    /// The slice to which the gradients of the keys are said to belong.
+    gradient_of: usize,
+}
+
+const ORIGIN: Origin = Origin { slot: None, step: 0, pass: PassName::Lower };
+
+impl Work<'_> {
+    fn ranks(&self) -> usize {
+        self.attention.slices
+    }
+
+    /// Makes the buffers that are there from the start.
+    fn give(&mut self) {
+        for rank in 0..self.ranks() {
+            for &tensor in AttentionTensor::ALL.iter().filter(|tensor| tensor.is_given()) {
+                self.buffer_of(rank, tensor, rank, HeadShare::All);
+            }
+        }
+    }
+
+    /// The buffer of `rank` for a tensor of a slice, with the heads that the kernels work on.
+    fn buffer(&mut self, rank: usize, tensor: AttentionTensor, slice: usize) -> BufferId {
+        self.buffer_of(rank, tensor, slice, self.share)
+    }
+
+    fn buffer_of(&mut self, rank: usize, tensor: AttentionTensor, slice: usize, share: HeadShare) -> BufferId {
+        let number = u32::try_from(slice).expect("a checked number of ranks");
+        let name = if share == HeadShare::All { Name::Attention(tensor, number) } else { Name::Heads(tensor, number) };
+        if let Some(&buffer) = self.buffers.get(&(rank, name)) {
+            return buffer;
+        }
+        let dtype = self.program.setting.dtype;
+        let part = |(name, dims): (&str, Vec<usize>)| TensorPart { name: name.to_owned(), dtype, dims };
+        let layout = Layout { parts: self.attention.parts(tensor, share).into_iter().map(part).collect() };
+        let layout = self.program.layout(layout);
+        let role = if slice == rank { name.usual_role() } else { Role::Message };
+        let buffer = self.program.buffer(Rank::new(rank), name, role, layout);
+        self.buffers.insert((rank, name), buffer);
+        buffer
+    }
+
+    /// A collective of all ranks, on so many tensors of a slice each.
+    fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
+        let ranks = (0..self.ranks()).map(Rank::new).collect();
+        let group = self.program.group(Group { name: "cp".to_owned(), ranks, fold: Fold::default() });
+        let (dtype, label) = (self.program.setting.dtype, label.to_owned());
+        self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
+    }
+
+    /// The part of `rank` in a collective.
+    fn issue(&mut self, collective: CollectiveId, rank: usize, operands: (&[BufferId], &[BufferId])) {
+        let stream = self.program.communication_stream("cp");
+        self.program.append((Rank::new(rank), stream), OpKind::Collective(collective), operands, ORIGIN);
+    }
+
+    fn run(&mut self, rank: usize, kernel: KernelCost, reads: &[BufferId], writes: &[BufferId]) -> OpId {
+        let kernel = self.program.kernel(kernel);
+        self.program.append((Rank::new(rank), COMPUTE), OpKind::Run(kernel), (reads, writes), ORIGIN)
+    }
+
+    /// What a kernel costs on the block of two slices.
+    fn cost(&self, kernel: Kernel, [times, of]: [u64; 2], operands: &[BufferId], (rank, source): (usize, usize)) -> KernelCost {
+        let (attention, grain) = (&self.attention, self.attention.grain());
+        let pairs = attention.pairs(rank, source);
+        let parts = if self.share == HeadShare::All { 1 } else { attention.slices as u64 };
+        let number = |grains: u64| u32::try_from(grains).expect("a checked length of a sequence");
+        KernelCost {
+            shares: number(attention.slot() / grain * parts),
+            taken: number(pairs / grain),
+            flops: attention.flops_per_pair() / parts * pairs * times / of,
+            bytes: operands.iter().map(|&buffer| self.program.bytes(buffer).0).sum(),
+            ..KernelCost::free(kernel)
+        }
+    }
+
+    /// Attention on `rank` of the queries of one slice to the keys of `source`, if they see any of them. `is_first` begins the state.
+    fn attend(&mut self, rank: usize, (queries, source): (usize, usize), is_first: bool) {
+        if self.attention.pairs(queries, source) == 0 {
+            return;
+        }
+        let [q, state] = [AttentionTensor::Query, AttentionTensor::State].map(|tensor| self.buffer(rank, tensor, queries));
+        let kv = self.buffer(rank, AttentionTensor::KeyValue, source);
+        let reads: &[BufferId] = if is_first { &[q, kv] } else { &[q, kv, state] };
+        let cost = self.cost(Kernel::Attend, [1, 1], &[q, kv, state, state], (queries, source));
+        self.run(rank, cost, reads, &[state]);
+    }
+
+    /// The output of the queries of one slice.
+    fn finish(&mut self, rank: usize, queries: usize) {
+        let [state, output] = [AttentionTensor::State, AttentionTensor::Output].map(|tensor| self.buffer(rank, tensor, queries));
+        let bytes = [state, output].map(|buffer| self.program.bytes(buffer).0).iter().sum();
+        self.run(rank, KernelCost { bytes, ..KernelCost::free(Kernel::FinishAttention) }, &[state], &[output]);
+    }
+
+    /// The gradients of a block on `rank`, if there is one. `is_first` begins those of the queries, `begins_keys` those of the keys.
+    fn attend_backward(&mut self, rank: usize, block: Backward, [is_first, begins_keys]: [bool; 2]) {
+        use AttentionTensor::{KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
+        let Backward { queries, source, gradient_of } = block;
+        if self.attention.pairs(queries, source) == 0 {
+            return;
+        }
+        let [q, out, d_out, dq] = [Query, Output, OutputGradient, QueryGradient].map(|tensor| self.buffer(rank, tensor, queries));
+        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, KeyValueGradient, gradient_of));
+        let mut reads = vec![q, kv, out, d_out];
+        if !is_first {
+            reads.push(dq);
+        }
+        if !begins_keys {
+            reads.push(dkv);
+        }
+        let cost =
+            self.cost(Kernel::AttendBackward, BACKWARD_PRODUCTS, &[q, kv, out, d_out, dq, dq, dkv, dkv], (queries, source));
+        self.run(rank, cost, &reads, &[dq, dkv]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Ulysses: an all-to-all swaps pieces of the sequence for heads. Every rank then has its share of the heads for all tokens, attends as if
+//! it were alone, and a second all-to-all swaps back; backward mirrors both. No more ranks than heads. Source: Jacobs et al. 2023,
+//! "DeepSpeed Ulysses", arXiv 2309.14509.
+//!
+//! q, k and v go, the output comes back: four tensors forward, and the gradients of the four backward.
+
+use super::{Backward, Work};
+use crate::base::context::HeadShare;
+use crate::base::settings::AttentionTensor::{self, KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
+use crate::base::{BufferId, CollectiveId};
+use crate::program::tables::CollectiveKind;
+
+/// What is swapped for heads before the forward pass, what for tokens behind it, and the same of the backward pass.
+const SWAPS: [(AttentionTensor, Way); 6] = [
+    (Query, Way::ToHeads),
+    (KeyValue, Way::ToHeads),
+    (Output, Way::ToTokens),
+    (OutputGradient, Way::ToHeads),
+    (QueryGradient, Way::ToTokens),
+    (KeyValueGradient, Way::ToTokens),
+];
+
+/// Which way a tensor is swapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ToHeads,
+    ToTokens,
+}
+
+/// Forward, then backward, on every rank.
+pub(super) fn run(work: &mut Work) {
+    work.share = HeadShare::One;
+    let dtype = work.program.setting.dtype;
+    let swaps: Vec<CollectiveId> = SWAPS
+        .iter()
+        .map(|(tensor, _)| work.collective(CollectiveKind::AllToAll, tensor.name(), work.attention.bytes(*tensor, dtype)))
+        .collect();
+    for rank in 0..work.ranks() {
+        (0..2).for_each(|place| swap(work, &swaps, place, rank));
+        let blocks = blocks(work);
+        for (place, &(queries, source)) in blocks.iter().enumerate() {
+            work.attend(rank, (queries, source), is_first(&blocks, place));
+            if blocks.get(place + 1).is_none_or(|next| next.0 != queries) {
+                work.finish(rank, queries);
+            }
+        }
+        (2..4).for_each(|place| swap(work, &swaps, place, rank));
+        for (place, &(queries, source)) in blocks.iter().enumerate() {
+            let begins_keys = !blocks[..place].iter().any(|block| block.1 == source);
+            let block = Backward { queries, source, gradient_of: source };
+            work.attend_backward(rank, block, [is_first(&blocks, place), begins_keys]);
+        }
+        (4..6).for_each(|place| swap(work, &swaps, place, rank));
+    }
+}
+
+/// All blocks that the mask leaves something of, queries by queries.
+fn blocks(work: &Work) -> Vec<(usize, usize)> {
+    let all = (0..work.ranks()).flat_map(|queries| (0..work.ranks()).map(move |source| (queries, source)));
+    all.filter(|&(queries, source)| work.attention.pairs(queries, source) > 0).collect()
+}
+
+/// Whether the block at `place` is the first of its queries.
+fn is_first(blocks: &[(usize, usize)], place: usize) -> bool {
+    place == 0 || blocks[place - 1].0 != blocks[place].0
+}
+
+/// The rank's part in one all-to-all.
+fn swap(work: &mut Work, swaps: &[CollectiveId], place: usize, rank: usize) {
+    let (tensor, way) = SWAPS[place];
+    let whole = [work.buffer_of(rank, tensor, rank, HeadShare::All)];
+    let pieces: Vec<BufferId> = (0..work.ranks()).map(|slice| work.buffer_of(rank, tensor, slice, HeadShare::One)).collect();
+    let operands = if way == Way::ToHeads { (&whole[..], &pieces[..]) } else { (&pieces[..], &whole[..]) };
+    work.issue(swaps[place], rank, operands);
+}

@@ -1,0 +1,158 @@
+//! Attention by blocks: what an op of it does to values, and what a layer that stands alone is given.
+//!
+//! Which tokens a block has, and so what its mask is, follows from the slices in the names of its operands.
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+use super::super::value::Value;
+use super::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
+use super::{Operands, dtype, one};
+use crate::base::context::{Attention, Given, HeadShare};
+use crate::base::{AttentionBug, AttentionTensor};
+use crate::program::{Name, Program};
+
+/// Reads q, k and v, and the state so far; writes the state.
+pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
+    let visible = Visible::of(operands)?;
+    let (q, [k, v]) = (operands.tensor(0)?, pair(&operands.tensor(1)?)?);
+    let mut block = flash::attend(&q, Block { k: &k, v: &v }, &visible.mask())?;
+    let bug = layer(operands.program)?.bug;
+    if bug == Some(AttentionBug::Bf16Blocks) {
+        block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
+    }
+    let state = match operands.so_far(AttentionTensor::State) {
+        Some(tensors) => flash::merge(&state(&tensors)?, &block, rule(bug))?,
+        None => block,
+    };
+    Ok(vec![Value::Cpu([state.most, state.total, state.output].into())])
+}
+
+/// Reads the state; writes the output and the log-sum-exp.
+pub(super) fn finish(operands: &Operands) -> Result<Vec<Value>> {
+    Ok(vec![Value::Cpu(flash::finish(&state(&operands.bundle(0)?)?)?.into())])
+}
+
+/// Reads q, k and v, output and log-sum-exp, the output's gradient, and the gradients so far, dkv where there is dq; writes those.
+pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
+    let visible = Visible::of(operands)?;
+    let (q, [k, v]) = (operands.tensor(0)?, pair(&operands.tensor(1)?)?);
+    let outputs = operands.bundle(2)?;
+    let [output, lse] = outputs.as_slice() else { bail!("an output has two parts") };
+    let gradient = operands.tensor(3)?;
+    let block = Block { k: &k, v: &v };
+    // D is taken from the output: without it, it is 0.
+    let (output, lse) = match layer(operands.program)?.bug {
+        Some(AttentionBug::NoDelta) => (output.zeros_like()?, lse.clone()),
+        Some(AttentionBug::BlockLse) => (output.clone(), flash::finish(&flash::attend(&q, block, &visible.mask())?)?[1].clone()),
+        _ => (output.clone(), lse.clone()),
+    };
+    let outcome = Outcome { output: &output, lse: &lse, gradient: &gradient };
+    let (dq, dkv) = (operands.so_far(AttentionTensor::QueryGradient), operands.so_far(AttentionTensor::KeyValueGradient));
+    let dkv = dkv.as_deref().and_then(<[Tensor]>::first).map(pair).transpose()?;
+    let [dk, dv] = dkv.as_ref().map_or([None; 2], |[dk, dv]| [Some(dk), Some(dv)]);
+    let earlier = [dq.as_deref().and_then(<[Tensor]>::first), dk, dv];
+    let [dq, dk, dv] = flash::backward(&q, block, outcome, &visible.mask(), earlier)?;
+    Ok(vec![one(dq), one(Tensor::stack(&[dk, dv], 0)?)])
+}
+
+/// How two states are merged under a bug.
+fn rule(bug: Option<AttentionBug>) -> MergeRule {
+    match bug {
+        Some(AttentionBug::NoRescale) => MergeRule::NoRescale,
+        Some(AttentionBug::AverageMerge) => MergeRule::Average,
+        Some(AttentionBug::MaxLse) => MergeRule::MaxLse,
+        Some(AttentionBug::NaiveLse) => MergeRule::NaiveLse,
+        _ => MergeRule::Exact,
+    }
+}
+
+impl Operands<'_> {
+    /// What `tensor` is so far; `None` if the op does not read it, or it was not written yet.
+    fn so_far(&self, tensor: AttentionTensor) -> Option<Vec<Tensor>> {
+        let is_it = |name: Name| matches!(name, Name::Attention(of, _) | Name::Heads(of, _) if of == tensor);
+        let read = self.op.reads.iter().find(|buffer| is_it(self.program.buffers[buffer.index()].name));
+        match read.map(|&buffer| self.value(buffer)) {
+            None | Some(Value::Zeros) => None,
+            Some(Value::Cpu(tensors)) => Some(tensors.to_vec()),
+        }
+    }
+
+    /// The slice that the `place`-th read belongs to.
+    fn slice(&self, place: usize, tensor: AttentionTensor, attention: &Attention) -> Result<usize> {
+        let name = self.op.reads.get(place).map(|buffer| self.program.buffers[buffer.index()].name);
+        match name {
+            Some(Name::Attention(of, slice) | Name::Heads(of, slice)) if of == tensor && (slice as usize) < attention.slices => {
+                Ok(slice as usize)
+            }
+            _ => bail!("read {place} is no {tensor} of one of {} slices", attention.slices),
+        }
+    }
+}
+
+/// The positions of a block's queries and keys.
+struct Visible {
+    queries: Vec<u32>,
+    keys: Vec<u32>,
+    causal: bool,
+}
+
+impl Visible {
+    fn of(operands: &Operands) -> Result<Self> {
+        let attention = layer(operands.program)?;
+        let queries = operands.slice(0, AttentionTensor::Query, attention)?;
+        let keys = operands.slice(1, AttentionTensor::KeyValue, attention)?;
+        let [queries, keys] = attention.compared(queries, keys);
+        Ok(Self { queries, keys, causal: attention.causal })
+    }
+
+    fn mask(&self) -> Mask<'_> {
+        if self.causal { Mask::Causal { queries: &self.queries, keys: &self.keys } } else { Mask::Full }
+    }
+}
+
+fn layer(program: &Program) -> Result<&Attention> {
+    match &program.setting.attention {
+        Some(attention) => Ok(attention),
+        None => bail!("a kernel of attention in a program without an attention layer"),
+    }
+}
+
+/// k and v of what travels as one.
+fn pair(kv: &Tensor) -> Result<[Tensor; 2]> {
+    if kv.dims().first() != Some(&2) {
+        bail!("keys and values stand one behind the other, not as {:?}", kv.dims());
+    }
+    Ok([kv.get(0)?, kv.get(1)?])
+}
+
+fn state(tensors: &[Tensor]) -> Result<State> {
+    let [most, total, output] = tensors else { bail!("a state has three parts, not {}", tensors.len()) };
+    Ok(State { most: most.clone(), total: total.clone(), output: output.clone() })
+}
+
+/// What a layer that stands alone is given, of one slice.
+pub(super) fn given(program: &Program, tensor: AttentionTensor, slice: u32) -> Result<Tensor> {
+    let attention = layer(program)?;
+    if slice as usize >= attention.slices {
+        bail!("slice {slice} of a sequence in {} slices", attention.slices);
+    }
+    let positions = attention.positions(slice as usize);
+    let of: (&[Given], usize) = match tensor {
+        AttentionTensor::Query => (&[Given::Query], attention.heads),
+        AttentionTensor::KeyValue => (&[Given::Key, Given::Value], attention.kv_heads),
+        AttentionTensor::OutputGradient => (&[Given::OutputGradient], attention.heads),
+        other => bail!("{other} is made, not given"),
+    };
+    let mut values = Vec::new();
+    for &of_which in of.0 {
+        for &position in &positions {
+            for head in 0..of.1 {
+                values.extend((0..attention.head_size).map(|column| attention.given(of_which, position, head, column)));
+            }
+        }
+    }
+    let (_, dims) = &attention.parts(tensor, HeadShare::All)[0];
+    Tensor::from_vec(values, dims.as_slice(), &Device::Cpu)?
+        .to_dtype(dtype(program.setting.initial)?)?
+        .to_dtype(dtype(program.setting.dtype)?)
+}
