@@ -108,7 +108,10 @@ impl Walk<'_> {
                 issued.push(all_gather);
             }
             issued.push(op);
-            before = Some(op);
+            // Collectives become messages: nobody can wait for them.
+            if self.program.stream_of(op) == COMPUTE {
+                before = Some(op);
+            }
             while let Some(cut) = cuts.next_if(|cut| cut.behind == at) {
                 issued.extend(self.cut(cut, op));
             }

@@ -71,13 +71,18 @@ impl Walk<'_, '_> {
         let mut starting = starting.into_iter().peekable();
         let mut ready = sums.into_iter().peekable();
         let mut issued = Vec::with_capacity(order.len() * 5 / 4);
+        let mut after = None;
         for (place, &op) in order.iter().enumerate() {
             while let Some(sum) = starting.next_if(|sum| sum.first == place) {
                 issued.extend(self.zero(&sum, op));
             }
             issued.push(op);
+            // Sums of slices become messages: nobody can wait for them.
+            if self.program.stream_of(op) == COMPUTE {
+                after = Some(op);
+            }
             while let Some(sum) = ready.next_if(|sum| sum.last == place) {
-                self.sum(&sum, op, &mut issued);
+                self.sum(&sum, after, &mut issued);
             }
         }
         issued
@@ -140,8 +145,8 @@ impl Walk<'_, '_> {
         (!fresh.is_empty()).then(|| self.program.add((self.rank, COMPUTE), OpKind::Run(kernel), (&[], &fresh), origin))
     }
 
-    /// Sums one unit's gradients over the ranks, behind `after`.
-    fn sum(&mut self, sum: &Sum, after: OpId, issued: &mut Vec<OpId>) {
+    /// Sums one unit's gradients over the ranks; without overlap, when computation is `after` the whole backward.
+    fn sum(&mut self, sum: &Sum, after: Option<OpId>, issued: &mut Vec<OpId>) {
         let Meetings { training, sharing, .. } = *self.meetings;
         let unit = &sharing.units[self.seat][sum.place];
         let targets: Vec<BufferId> = unit.parameters.iter().map(|&parameter| self.held.target(parameter)).collect();
@@ -157,7 +162,7 @@ impl Walk<'_, '_> {
         } else {
             self.scatter(sum, (&targets, &kept), origin, issued);
         }
-        if !training.data_parallel.overlap {
+        if let (Some(after), false) = (after, training.data_parallel.overlap) {
             self.program.wait(issued[first], after);
         }
     }
