@@ -89,6 +89,12 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
         (Task::Collective(_), _) => refuse("a bare [collective] has no state to keep", "checkpoints are of trainings"),
         (Task::Layer(_), _) => refuse("a bare [layer] has no state to keep", "checkpoints are of trainings"),
         (_, Values::Shape) => refuse("values = \"shape\" has no numbers to keep", "values = \"real\" computes them"),
+        (Task::Train(training), Values::Real) if training.pipeline.updates.is_asynchronous() => {
+            let name = training.pipeline.order.name();
+            let message =
+                format!("{name} is never drained: behind its last step stages still hold older versions of their weights");
+            refuse(&message, "save a schedule that is drained once a step, such as 1f1b")
+        }
         (Task::Train(training), Values::Real) => Ok(training),
     }
 }

@@ -294,6 +294,7 @@ fn checkpoints_are_refused_with_their_reasons() {
     check(&["run", "zero-3", "--steps", "1", "--save", &saved, "--set", "seed=3"], 2, "!another model or seed");
     check(&["run", "zero-3", "--resume", &none], 2, "!cannot read the checkpoint's manifest");
     check(&["run", "ring-8", "--save", &none], 2, "!no state to keep");
+    check(&["run", "pipedream-p4m8", "--save", &none], 2, "!older versions of their weights");
     check(&["run", "1f1b-blocking-p2", "--save", &none], 11, "deadlock");
     check(&["checkpoint", "check", &none], 2, "!cannot read it");
     check(&["checkpoint", "export", &none, "--out", &empty], 2, "!manifest");
