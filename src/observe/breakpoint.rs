@@ -6,7 +6,7 @@ use std::fmt;
 use super::ledger::Ledger;
 use super::run::Run;
 use crate::base::{Bytes, OpId, Rank};
-use crate::program::head::{begins, verb};
+use crate::program::head::begins;
 use crate::program::op::Origin;
 use crate::program::plan::{Pass, Slot};
 
@@ -77,7 +77,7 @@ impl Breakpoint {
             Condition::Any => self.started(run, |_| true),
             Condition::Op(words) => match slot_pattern(words) {
                 Some(pattern) => self.entered(run, |slot| pattern.fits(slot)),
-                None => self.started(run, |op| meets(run, op, words)),
+                None => self.started(run, |op| begins(run.program, op, words)),
             },
             Condition::MicroBatch(number) => self.entered(run, |slot| slot.micro_batch == *number),
         };
@@ -163,16 +163,6 @@ fn slot_pattern(text: &str) -> Option<SlotPattern> {
     let pass = Pass::ALL.into_iter().find(|pass| rest.starts_with(pass.letter()))?;
     let stage = if stage.is_empty() { None } else { Some(stage.parse().ok()?) };
     Some(SlotPattern { stage, pass, micro_batch: rest.get(1..)?.parse().ok()? })
-}
-
-/// Whether the head of `op` begins with `words`. A look at the verb spares most ops the writing of their heads.
-fn meets(run: &Run, op: OpId, words: &str) -> bool {
-    let (first, rest) = split(words);
-    match verb(run.program, op) {
-        Some(verb) if verb != first => false,
-        Some(_) if rest.is_empty() => true,
-        _ => begins(run.program, op, words),
-    }
 }
 
 /// The events at which `rank` comes to hold more than `limit`.
