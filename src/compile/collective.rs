@@ -1,22 +1,11 @@
 //! A bare collective: a payload on every rank, and one op that reduces or gathers it.
 
 use crate::base::{BufferId, Bytes, CollectiveKind as Kind, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, Setting};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout};
 use crate::program::{Name, OpKind, Origin, PassName, Role};
-use crate::scenario::{Scenario, Task};
+use crate::scenario::Task;
 
 use super::{Build, expand};
-
-/// What the kernels need to know: there is no model.
-pub(super) fn setting(scenario: &Scenario) -> Setting {
-    Setting {
-        steps: 1,
-        dtype: scenario.numerics.dtype,
-        initial: scenario.numerics.dtype,
-        seed: scenario.seed,
-        ..Setting::default()
-    }
-}
 
 /// Gives every rank its payload, cut into chunks, and one collective of it. Where each rank has a share, the shares are equal.
 pub(super) fn run(build: &mut Build) {

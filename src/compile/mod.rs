@@ -24,6 +24,7 @@ mod versions;
 use std::collections::BTreeSet;
 
 use crate::base::Updates;
+use crate::base::context::Attention;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
@@ -111,8 +112,8 @@ pub fn plan(training: &Training) -> Plan {
 fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     let program = match &scenario.task {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
-        Task::Collective(collective) => Program::new(collective.ranks, collective::setting(scenario)),
-        Task::Layer(layer) => Program::new(layer.attention.slices, layer::setting(scenario, layer)),
+        Task::Collective(collective) => Program::new(collective.ranks, bare_setting(scenario, None)),
+        Task::Layer(layer) => Program::new(layer.attention.slices, bare_setting(scenario, Some(layer.attention))),
     };
     let plan = match &scenario.task {
         Task::Train(training) => Some(plan(training)),
@@ -154,6 +155,12 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         optimizer: training.optimizer,
         others: training.fold - 1,
     }
+}
+
+/// What the kernels of a bare piece need to know: there is no model.
+fn bare_setting(scenario: &Scenario, attention: Option<Attention>) -> Setting {
+    let dtype = scenario.numerics.dtype;
+    Setting { attention, steps: 1, dtype, initial: dtype, seed: scenario.seed, ..Setting::default() }
 }
 
 impl<'scenario> Build<'scenario> {

@@ -117,9 +117,7 @@ impl<'a> Game<'a> {
 
     /// The best of what `rank` can do first.
     fn choose(&self, rank: usize) -> Option<Choice> {
-        let all = || self.choices(rank);
-        let first = all().map(|(start, ..)| start).min()?;
-        all().filter(|&(start, ..)| start == first).min_by_key(|&(_, order, slot)| (order, slot.micro_batch))
+        self.choices(rank).min_by_key(|&(start, order, slot)| (start, order, slot.micro_batch))
     }
 
     /// What `rank` can do at all, as things stand.

@@ -11,13 +11,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     title: "PipeDream",
     meaning: "1F1B that is never drained: each stage updates its weights behind every micro-batch and stashes up to p-r versions of them, so \
               that a micro-batch goes back with the weights that it came with; no bubble once the pipeline is full, but stale weights",
-    theory: Theory {
-        idle: "(p-1) t once, not in every step",
-        makespan: "(m+p-1) t for the first step, mt for each later one",
-        fraction: "(p-1)/(m+p-1)",
-        ratio: "(p-1)/m",
-        ..Theory::RAMPS
-    },
+    theory: Theory::NEVER_DRAINED,
     source: "Narayanan et al. 2019, PipeDream, SOSP'19, sections 3.2 and 3.3",
     placement: Placement::Line,
     updates: Updates::EachMicroBatch,

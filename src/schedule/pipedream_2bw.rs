@@ -11,13 +11,7 @@ pub(super) const SCHEDULE: Schedule = Schedule {
     title: "PipeDream-2BW",
     meaning: "1F1B that is never drained, with one update a step and two versions of the weights: every micro-batch of a step uses the weights \
               from before the last update, the same delay on all stages",
-    theory: Theory {
-        idle: "(p-1) t once, not in every step",
-        makespan: "(m+p-1) t for the first step, mt for each later one",
-        fraction: "(p-1)/(m+p-1)",
-        ratio: "(p-1)/m",
-        ..Theory::RAMPS
-    },
+    theory: Theory::NEVER_DRAINED,
     source: "Narayanan et al. 2021, Memory-Efficient Pipeline-Parallel DNN Training, arXiv 2006.09503, section 3.1",
     placement: Placement::Line,
     updates: Updates::Delayed,

@@ -49,6 +49,13 @@ impl Theory {
         value: |size, t| (size.micro_batches >= size.ranks).then(|| (size.p() - 1.0) * t.all()),
     };
 
+    /// It fills once for all steps, and is never drained.
+    pub(super) const NEVER_DRAINED: Self = Self {
+        idle: "(p-1) t once, not in every step",
+        makespan: "(m+p-1) t for the first step, mt for each later one",
+        ..Self::RAMPS
+    };
+
     /// For schedules that nobody has a closed form for.
     pub(super) const UNKNOWN: Self = Self {
         idle: "no closed form",

@@ -11,26 +11,14 @@ use std::collections::BTreeMap;
 use crate::base::context::{Attention, HeadShare};
 use crate::base::settings::{AttentionTensor, ContextMethod};
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, Setting, TensorPart};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, TensorPart};
 use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
-use crate::scenario::{Layer, Scenario, Task};
+use crate::scenario::Task;
 
 use super::Build;
 
 /// Forward multiplies twice, a score and its share of the output; backward five times.
 const BACKWARD_PRODUCTS: [u64; 2] = [5, 2];
-
-/// What the kernels need to know: there is no model.
-pub(super) fn setting(scenario: &Scenario, layer: &Layer) -> Setting {
-    Setting {
-        attention: Some(layer.attention),
-        steps: 1,
-        dtype: scenario.numerics.dtype,
-        initial: scenario.numerics.dtype,
-        seed: scenario.seed,
-        ..Setting::default()
-    }
-}
 
 /// Makes all ops of the layer.
 pub(super) fn run(build: &mut Build) {

@@ -33,6 +33,13 @@ macro_rules! field {
     };
 }
 
+/// A size of a model at `$place`.
+macro_rules! size_field {
+    ($name:literal, $place:ident) => {
+        field!($name, $place, size, "a whole number from 1 to 1048576")
+    };
+}
+
 /// A finite number at `$place`, printed with all its digits.
 macro_rules! real_field {
     ($name:literal, $place:ident) => {
@@ -130,13 +137,13 @@ pub(super) const OPTIMIZER: &[Field<Optimizer>] = &[
 ];
 
 pub(super) const MODEL: &[Field<Model>] = &[
-    field!("layers", layers, size, "a whole number from 1 to 1048576"),
-    field!("hidden", hidden, size, "a whole number from 1 to 1048576"),
-    field!("heads", heads, size, "a whole number from 1 to 1048576"),
-    field!("kv-heads", kv_heads, size, "a whole number from 1 to 1048576"),
-    field!("sequence", sequence, size, "a whole number from 1 to 1048576"),
-    field!("vocab", vocab, size, "a whole number from 1 to 1048576"),
-    field!("ffn", ffn, size, "a whole number from 1 to 1048576"),
+    size_field!("layers", layers),
+    size_field!("hidden", hidden),
+    size_field!("heads", heads),
+    size_field!("kv-heads", kv_heads),
+    size_field!("sequence", sequence),
+    size_field!("vocab", vocab),
+    size_field!("ffn", ffn),
     field!("activation", activation, Activation::find, "gelu or swiglu"),
     field!("norm", norm, Norm::find, "layer or rms"),
     field!("positions", positions, Positions::find, "learned or rotary"),
@@ -147,12 +154,12 @@ pub(super) const MODEL: &[Field<Model>] = &[
 ];
 
 pub(super) const ATTENTION: &[Field<Attention>] = &[
-    field!("sequence", sequence, size, "a whole number from 1 to 1048576"),
-    field!("heads", heads, size, "a whole number from 1 to 1048576"),
-    field!("kv-heads", kv_heads, size, "a whole number from 1 to 1048576"),
-    field!("head-size", head_size, size, "a whole number from 1 to 1048576"),
+    size_field!("sequence", sequence),
+    size_field!("heads", heads),
+    size_field!("kv-heads", kv_heads),
+    size_field!("head-size", head_size),
     field!("causal", causal, flag, "true or false"),
-    field!("slices", slices, size, "a whole number from 1 to 1048576"),
+    size_field!("slices", slices),
     field!("placement", placement, Placement::find, "contiguous, zigzag or striped"),
     real_field!("sharpness", sharpness),
     Field {
