@@ -61,8 +61,7 @@ pub fn ungathered(checkpoint: &Checkpoint) -> std::io::Result<Vec<u8>> {
     let Checkpoint { manifest, ranks } = checkpoint;
     let parameters = manifest.model.parameters();
     let pieces = |ranks: usize| checkpoint.ranks[..ranks].iter().flatten().filter(|piece| piece.kept == Kept::Parameter);
-    let is_cut = |piece: &Piece| piece.range != (0..parameters[piece.parameter.index()].elements());
-    let shards = pieces(ranks.len()).any(is_cut);
+    let shards = pieces(ranks.len()).any(|piece| !piece.is_whole(&parameters));
     // The first ranks of a mesh are those of its first stage.
     let own: BTreeMap<usize, &Piece> = pieces(manifest.data).map(|piece| (piece.parameter.index(), piece)).collect();
     file(manifest, |place, parameter| {

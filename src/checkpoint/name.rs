@@ -26,7 +26,7 @@ pub(super) fn is_own(name: &str) -> bool {
 pub(super) fn of_piece(piece: &Piece, parameters: &[Parameter]) -> String {
     let parameter = &parameters[piece.parameter.index()];
     let Range { start, end } = piece.range;
-    let range = if piece.range == (0..parameter.elements()) { String::new() } else { format!("[{start}..{end}]") };
+    let range = if piece.is_whole(parameters) { String::new() } else { format!("[{start}..{end}]") };
     format!("{}.{}{range}", piece.kept, parameter.name)
 }
 

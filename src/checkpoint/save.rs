@@ -98,8 +98,7 @@ fn file(pieces: &[Piece], parameters: &[Parameter]) -> io::Result<Vec<u8>> {
 
 fn tensor<'a>(piece: &'a Piece, parameters: &[Parameter]) -> Tensor<'a> {
     let parameter = &parameters[piece.parameter.index()];
-    let is_whole = piece.range == (0..parameter.elements());
-    let shape = if is_whole { parameter.dims.clone() } else { vec![piece.range.len()] };
+    let shape = if piece.is_whole(parameters) { parameter.dims.clone() } else { vec![piece.range.len()] };
     (name::of_piece(piece, parameters), piece.dtype, shape, &piece.bytes)
 }
 

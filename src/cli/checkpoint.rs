@@ -158,8 +158,7 @@ pub fn new_file(path: &Path, scenario: &Scenario) -> Result<(), Failure> {
 pub fn export_end(path: &Path, run: &Run) -> Outcome {
     let name = path.display().to_string();
     let state = state(&name, run)?;
-    let forgets = run.scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::SaveAlone);
-    write_export(path, &name, &state, !forgets)?;
+    write_export(path, &name, &state, !run.scenario.has_trouble(TroubleKind::SaveAlone))?;
     check(path)
 }
 

@@ -92,26 +92,14 @@ struct Site {
 }
 
 impl Site {
-    /// The same of an earlier segment of the micro-batch.
-    fn before(self, distance: usize) -> Self {
-        let back = u32::try_from(distance).expect("a checked number of segments");
+    /// The same of another segment of the micro-batch.
+    fn at(self, segment: usize) -> Self {
+        let number = |segment: usize| u32::try_from(segment).expect("a checked number of segments");
         Self {
-            segment: self.segment - distance,
-            kind: self.kind - distance,
-            local: self.local - distance,
-            global: self.global - back,
-            ..self
-        }
-    }
-
-    /// The same of a later segment.
-    fn behind(self, distance: usize) -> Self {
-        let on = u32::try_from(distance).expect("a checked number of segments");
-        Self {
-            segment: self.segment + distance,
-            kind: self.kind + distance,
-            local: self.local + distance,
-            global: self.global + on,
+            segment,
+            kind: self.kind - self.segment + segment,
+            local: self.local - self.segment + segment,
+            global: self.global - number(self.segment) + number(segment),
             ..self
         }
     }
@@ -218,9 +206,11 @@ impl Walk<'_> {
         match part.part {
             Part::Embedding => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
-                let saved = self.embedding_mask(site, part);
-                let writes: Vec<BufferId> = std::iter::once(output).chain(saved).collect();
-                self.run(site, self.passes(site, part).forward, &writes);
+                let kernel = self.passes(site, part).forward;
+                match self.embedding_mask(site, part) {
+                    Some(mask) => self.run(site, kernel, &[output, mask]),
+                    None => self.run(site, kernel, &[output]),
+                }
             }
             Part::Block(_) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
@@ -247,24 +237,26 @@ impl Walk<'_> {
         self.reads.extend_from_slice(&part.weights[site.home]);
         let gradient = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         let deferred = self.buffer(site, Flows::Deferred, part.place, part);
-        let mut writes = vec![gradient, deferred];
+        let mut earlier = None;
         if matches!(part.part, Part::Block(_)) {
             self.read_earlier(site, part);
             if site.segment + 1 < self.training.pipeline.segments as usize {
-                self.read(site.behind(1), Flows::KeyValueGradient, part.place, part);
+                self.read(site.at(site.segment + 1), Flows::KeyValueGradient, part.place, part);
             }
-            if site.segment > 0 {
-                writes.push(self.buffer(site, Flows::KeyValueGradient, part.place, part));
-            }
+            earlier = (site.segment > 0).then(|| self.buffer(site, Flows::KeyValueGradient, part.place, part));
         }
-        self.run(site, self.passes(site, part).backward_input, &writes);
+        let kernel = self.passes(site, part).backward_input;
+        match earlier {
+            Some(earlier) => self.run(site, kernel, &[gradient, deferred, earlier]),
+            None => self.run(site, kernel, &[gradient, deferred]),
+        }
     }
 
     /// A block's attention looks at the keys and values of the segments before.
     fn read_earlier(&mut self, site: Site, part: &PartTables) {
         if matches!(part.part, Part::Block(_)) {
-            for distance in (1..=site.segment).rev() {
-                self.read(site.before(distance), Flows::Saved, part.place, part);
+            for segment in 0..site.segment {
+                self.read(site.at(segment), Flows::Saved, part.place, part);
             }
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn idle(build: &Build) -> Vec<usize> {
 
 /// How many micro-batches a gradient is averaged over, where there are so many on every one of `data` ranks.
 pub(super) fn averaged_over(scenario: &Scenario, micro_batches: u32, data: u32) -> u32 {
-    if scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::SumGradients) { micro_batches } else { micro_batches * data }
+    if scenario.has_trouble(TroubleKind::SumGradients) { micro_batches } else { micro_batches * data }
 }
 
 /// Whether a fault of the making changes anything about this training.
@@ -43,10 +43,7 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
     let (sharing, _) = training.sharing();
     let is_several = training.data_ranks() > 1;
     match kind {
-        TroubleKind::SyncAlways => {
-            let batches = training.batch.micro_batches;
-            is_several && !sharing.gradients && training.data_parallel.no_sync && batches > 1 && !training.is_two_way()
-        }
+        TroubleKind::SyncAlways => sums_at_the_end(training) && training.batch.micro_batches > 1,
         TroubleKind::EarlySum => sums_early_is_possible(training),
         TroubleKind::BlockingSends => training.mesh.size(Axis::Pipeline) > 1 && training.pipeline.p2p != PointToPoint::Blocking,
         TroubleKind::MeanOfMeans => !training.batch.sizes.is_empty(),
@@ -59,24 +56,24 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
     }
 }
 
-fn has(scenario: &Scenario, kind: TroubleKind) -> bool {
-    scenario.trouble.iter().any(|rule| rule.kind == kind)
+/// Whether several ranks sum whole gradients once a step.
+fn sums_at_the_end(training: &Training) -> bool {
+    let (sharing, _) = training.sharing();
+    training.data_ranks() > 1 && !sharing.gradients && training.data_parallel.no_sync && !training.is_two_way()
 }
 
 fn sums_early_is_possible(training: &Training) -> bool {
-    let (sharing, _) = training.sharing();
-    let once = !sharing.gradients && training.data_parallel.no_sync && !training.is_two_way();
-    training.data_ranks() > 1 && once && training.pieces() > 1
+    sums_at_the_end(training) && training.pieces() > 1
 }
 
 /// Whether whole gradients are summed behind the first micro-batch of a step.
 pub(super) fn sums_early(scenario: &Scenario, training: &Training) -> bool {
-    has(scenario, TroubleKind::EarlySum) && sums_early_is_possible(training)
+    scenario.has_trouble(TroubleKind::EarlySum) && sums_early_is_possible(training)
 }
 
 /// Whether micro-batches of different sizes count alike.
 pub(super) fn takes_mean_of_means(scenario: &Scenario) -> bool {
-    has(scenario, TroubleKind::MeanOfMeans)
+    scenario.has_trouble(TroubleKind::MeanOfMeans)
 }
 
 /// Whether the messages of `rank` hold it until the peer stands at the other end.
@@ -130,7 +127,7 @@ fn meets(program: &Program, op: OpId, rule: &Trouble) -> bool {
         // The versions pass has met its ops.
         TroubleKind::NoStash => false,
         TroubleKind::SyncNever => is_sum(program, op) && head::fits(program, op, rule),
-        TroubleKind::LoneRead => gather_before(program, op).is_some() && head::fits(program, op, rule),
+        TroubleKind::LoneRead => head::fits(program, op, rule) && gather_before(program, op).is_some(),
         _ => head::fits(program, op, rule),
     }
 }

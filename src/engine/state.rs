@@ -11,6 +11,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::kernels::{dtype, pack};
 use super::value::{Value, Values};
+use crate::base::model::Parameter;
 use crate::base::settings::{Dtype, Kept};
 use crate::base::{ParameterId, Rank};
 use crate::program::{Buffer, Name, Program, Role};
@@ -35,6 +36,12 @@ impl Piece {
     #[must_use]
     pub fn place(&self) -> (Kept, ParameterId, usize) {
         (self.kept, self.parameter, self.range.start)
+    }
+
+    /// Whether it is all of its parameter, one of `parameters`.
+    #[must_use]
+    pub fn is_whole(&self, parameters: &[Parameter]) -> bool {
+        self.range == (0..parameters[self.parameter.index()].elements())
     }
 }
 

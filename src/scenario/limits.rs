@@ -46,23 +46,19 @@ pub(super) fn ops(scenario: &Scenario) -> Ops {
 
 /// Notes what is too large about `scenario`.
 pub(super) fn check(written: &mut Written, scenario: &Scenario) {
+    let all = ops(scenario).all();
     match &scenario.task {
         Task::Train(training) => {
             check_bytes(written, training);
             let keys: [&'static Key; 5] =
                 [&batch::MICRO_BATCHES, &batch::STEPS, &parallel::DATA, &parallel::PIPELINE, &data_parallel::BUCKET_MIB];
-            check_ops(
-                written,
-                &keys,
-                training_ops(training, scenario.sums_once(training)).all(),
-                "fewer micro-batches, steps or ranks, larger buckets, or expand = false",
-            );
+            check_ops(written, &keys, all, "fewer micro-batches, steps or ranks, larger buckets, or expand = false");
         }
-        Task::Collective(collective) => {
+        Task::Collective(_) => {
             let keys: [&'static Key; 2] = [&collective::RANKS, &collective::CHUNKS];
-            check_ops(written, &keys, collective_ops(collective), "fewer ranks or chunks");
+            check_ops(written, &keys, all, "fewer ranks or chunks");
         }
-        Task::Layer(layer) => check_ops(written, &[&parallel::CONTEXT], layer_ops(layer), "fewer ranks"),
+        Task::Layer(_) => check_ops(written, &[&parallel::CONTEXT], all, "fewer ranks"),
     }
     let slowest = scenario.trouble.iter().map(|trouble| trouble.factor).fold(1.0, f64::max);
     if longest_ticks(scenario) * slowest > MOST_TICKS {

@@ -301,10 +301,16 @@ impl Scenario {
         self
     }
 
+    /// Whether there is a trouble of this kind.
+    #[must_use]
+    pub fn has_trouble(&self, kind: TroubleKind) -> bool {
+        self.trouble.iter().any(|rule| rule.kind == kind)
+    }
+
     /// Whether whole gradients are summed once a step: as `no_sync` says, unless a fault forgets it.
     #[must_use]
     pub fn sums_once(&self, training: &Training) -> bool {
-        training.data_parallel.no_sync && !self.trouble.iter().any(|rule| rule.kind == TroubleKind::SyncAlways)
+        training.data_parallel.no_sync && !self.has_trouble(TroubleKind::SyncAlways)
     }
 
     /// The number of ranks.

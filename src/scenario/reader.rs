@@ -70,7 +70,6 @@ fn meant(written: &mut Written) -> Option<Scenario> {
     trouble::settle(&mut scenario);
     levels::check(written, &scenario);
     fold::settle(written, &mut scenario);
-    trouble::settle(&mut scenario);
     limits::check(written, &scenario);
     Some(scenario)
 }

@@ -36,8 +36,7 @@ fn named(written: &mut Written) -> Option<(String, String)> {
     match load::read(&written.beside(&name)) {
         Ok(source) => Some((name, source.text)),
         Err(problems) => {
-            let why = problems.list.first().map_or(String::new(), |problem| problem.message.clone());
-            written.refuse(&[&pipeline::CSV], Problem::new(format!("`{name}`: {why}")));
+            written.refuse(&[&pipeline::CSV], Problem::new(format!("`{name}`: {}", problems.first())));
             None
         }
     }
