@@ -268,13 +268,12 @@ impl<'a> Operands<'a> {
     fn load(&self, kernel: Kernel) -> Result<Vec<Value>> {
         let written = self.program.buffers[self.op.writes[0].index()].name;
         let (Name::Tokens(piece) | Name::Targets(piece)) = written else { bail!("{kernel} writes {written}") };
-        let dims = self.dims()?;
-        let sample = self.setting().first_sample(piece / self.setting().segments.max(1));
-        let (tokens, targets) = cpu::data::batch(sample, &dims, self.setting().seed)?;
-        let micro_batch = piece / self.setting().segments.max(1);
-        let targets = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
-        let (first, tokens) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
-        Ok(vec![one(if dims.segment.of == 1 { targets } else { targets.narrow(1, first, tokens)?.contiguous()? })])
+        let (dims, setting) = (self.dims()?, self.setting());
+        let micro_batch = piece / setting.segments.max(1);
+        let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
+        let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
+        let (first, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
+        Ok(vec![one(if dims.segment.of == 1 { ids } else { ids.narrow(1, first, own)?.contiguous()? })])
     }
 
     /// Targets of a micro-batch; those of padding do not count.
@@ -379,11 +378,8 @@ impl<'a> Operands<'a> {
     }
 
     fn recompute_attention(&self, part: Part) -> Result<Vec<Value>> {
-        let Some(&saved) = self.op.reads.first() else { bail!("q, k and v are missing") };
-        let Some(qkv) = self.layout(saved).parts.iter().position(|part| part.name == "q k v") else {
-            bail!("q, k and v were not saved")
-        };
-        let core = cpu::block::core(&self.dims()?, self.draw(part)?, &self.bundle(0)?[qkv])?;
+        let qkv = self.queries_keys_values(0)?;
+        let core = cpu::block::core(&self.dims()?, self.draw(part)?, &qkv)?;
         Ok(vec![Value::Cpu(core.into())])
     }
 

@@ -45,7 +45,7 @@ fn forward_of<T: Float>(
 ) -> Result<(Tensor, Vec<Tensor>)> {
     let (h, t) = (dims.model.hidden, dims.tokens());
     let first = dims.segment.before(&dims.model);
-    let tokens = read_ids(dims, tokens)?;
+    let tokens = read_ids(dims, tokens, None)?;
     let parameters = Slice::<T>::all(parameters)?;
     let [mut y] = filled([tokens.len() * h], |[y]| {
         for (row, (y, &token)) in y.chunks_exact_mut(h).zip(tokens.iter()).enumerate() {
@@ -72,7 +72,7 @@ fn backward_weight_of<T: Float>(
 ) -> Result<Vec<Tensor>> {
     let (h, t) = (dims.model.hidden, dims.tokens());
     let first = dims.segment.before(&dims.model);
-    let tokens = read_ids(dims, tokens)?;
+    let tokens = read_ids(dims, tokens, None)?;
     let (d_y, masks) = (Slice::<T>::of(d_y)?, Slice::<u8>::all(saved)?);
     let d_y = dropped(&d_y, masks.first().map(|mask| Mask::new(mask, dims.model.dropout)));
     let parameters = dims.parameters_of(Part::Embedding);
@@ -94,11 +94,11 @@ fn scatter<T: Float>(d_y: &[T], h: usize, rows: impl Iterator<Item = usize>, wei
     }
 }
 
-/// Token ids `[b,t]`, each below the vocabulary's size.
-pub(super) fn read_ids<'a>(dims: &Dims, tokens: &'a Tensor) -> Result<Slice<'a, u32>> {
+/// Token ids `[b,t]`, each below the vocabulary's size, or the one that is `allowed` beside those.
+pub(super) fn read_ids<'a>(dims: &Dims, tokens: &'a Tensor, allowed: Option<u32>) -> Result<Slice<'a, u32>> {
     check::shape("tokens", tokens, &[dims.micro_batch_size, dims.tokens()])?;
     let ids = Slice::<u32>::of(tokens)?;
-    match ids.iter().find(|&&id| id as usize >= dims.model.vocab) {
+    match ids.iter().find(|&&id| Some(id) != allowed && id as usize >= dims.model.vocab) {
         Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),
         None => Ok(ids),
     }

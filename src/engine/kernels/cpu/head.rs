@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::check;
+use super::embedding::read_ids;
 use super::float::{Float, vectorised};
 use super::gradients::Gradients;
 use super::linear::{self, Linear};
@@ -104,13 +104,11 @@ pub const IGNORED: u32 = u32::MAX;
 
 /// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
 fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
-    check::shape("tokens", targets, &[dims.micro_batch_size, dims.tokens()])?;
-    let ids = Slice::<u32>::of(targets)?;
-    match ids.iter().find(|&&id| id != IGNORED && id as usize >= dims.model.vocab) {
-        Some(id) => bail!("token {id} is not in a vocabulary of {}", dims.model.vocab),
-        None if ids.iter().all(|&id| id == IGNORED) => bail!("no target counts"),
-        None => Ok(ids),
+    let ids = read_ids(dims, targets, Some(IGNORED))?;
+    if ids.iter().all(|&id| id == IGNORED) {
+        bail!("no target counts");
     }
+    Ok(ids)
 }
 
 /// The mean loss over the targets that count; each row of logits `[b*t,v]` becomes its gradient: (softmax - one-hot) / targets that count.

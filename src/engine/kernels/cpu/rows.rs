@@ -1,5 +1,6 @@
 //! Rows of several sequences, `[n,rows,width]`: put behind each other, and cut out.
 
+use super::elementwise::add_to;
 use super::float::Float;
 
 /// Pieces `[n,rows,width]` of the same n and width, each sequence's rows behind each other; a piece without values is zeros.
@@ -32,7 +33,7 @@ pub(super) fn columns<T: Float>(width: usize, first: usize, values: &[T]) -> Vec
 /// Adds rows to the columns from `first` on of other rows of `width`.
 pub(super) fn add_to_columns<T: Float>(width: usize, first: usize, sum: &mut [T], more: &[T]) {
     for (row, more) in sum.chunks_exact_mut(width).zip(more.chunks_exact(width - first)) {
-        row[first..].iter_mut().zip(more).for_each(|(sum, &more)| *sum += more);
+        add_to(&mut row[first..], more);
     }
 }
 
