@@ -9,6 +9,7 @@ use super::export::write_new;
 use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
+use crate::base::units::short_number;
 use crate::lab::search::{Row, Search, search};
 
 /// What to search for.
@@ -59,7 +60,8 @@ fn table(found: &Search) -> String {
             (true, true) => "  best",
             (true, false) => "",
         };
-        let _ = writeln!(text, "{name:<14} {:>9} {:>7.2}% {:>6}{note}", short(*makespan), bubble * 100.0, short(*peak));
+        let _ =
+            writeln!(text, "{name:<14} {:>9} {:>7.2}% {:>6}{note}", short_number(*makespan), bubble * 100.0, short_number(*peak));
     }
     for (name, why) in &found.refused {
         let _ = writeln!(text, "{name:<14} {why}");
@@ -67,15 +69,9 @@ fn table(found: &Search) -> String {
     let _ = write!(
         text,
         "peak: micro-batches of all layers of a rank, from forward to weights; at most {} here. Each row was compiled and run",
-        short(found.room)
+        short_number(found.room)
     );
     text
-}
-
-/// Up to two decimals.
-fn short(number: f64) -> String {
-    let text = format!("{number:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The document.

@@ -7,29 +7,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::reference::one_device;
 use super::verdict::Difference;
 use crate::base::{Dtype, OpId, Rank};
-use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::value::{Value, Values};
 use crate::engine::world::World;
 use crate::program::{Name, Program};
-use crate::scenario::{Scenario, Task};
+use crate::scenario::Scenario;
 
 /// Relative distance above which two results differ by more than rounding: bf16 has 8 binary digits.
 fn rounding(program: &Program) -> f64 {
     if program.setting.dtype == Dtype::Bf16 { 0.05 } else { 1e-3 }
 }
 
-/// The first difference of a wrong run, given the wrong gradient that was found.
+/// The first difference of a wrong run from `one_device`, given the wrong gradient that was found.
 pub(super) fn blame(
     scenario: &Scenario,
     (program, numbers): (&Arc<Program>, Numbers),
+    one_device: &Program,
     found: &Difference,
 ) -> crate::engine::Result<Difference> {
-    let Task::Train(training) = &scenario.task else { return Ok(found.clone()) };
-    let expected = results(compile::compile(&one_device(scenario, training)).program, numbers, found.step)?;
+    let expected = results(one_device.clone(), numbers, found.step)?;
     let mut first = None;
     let mut compare = |world: &World, op: OpId| {
         if first.is_none() && world.machine.program.op(op).origin.step == found.step {

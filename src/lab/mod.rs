@@ -143,7 +143,7 @@ impl Lab {
         let Verdict::Wrong { max_abs_diff, first_difference } = verdict else { return Ok((verdict, None)) };
         let factor = diagnosis::factor(snapshots, &references.own, first_difference.step)?;
         let numbers = start.map_or(Numbers::Real, |start| Numbers::From(start));
-        let first_difference = blame::blame(scenario, (session.program(), numbers), &first_difference)?;
+        let first_difference = blame::blame(scenario, (session.program(), numbers), references.program(), &first_difference)?;
         Ok((Verdict::Wrong { max_abs_diff, first_difference }, factor))
     }
 }

@@ -40,6 +40,13 @@ pub struct Pair {
     double: Option<Reference>,
 }
 
+impl Pair {
+    /// One device's program.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+}
+
 /// References that were computed before.
 #[derive(Debug, Default)]
 pub struct References {

@@ -88,22 +88,25 @@ pub fn search(name: &str, text: &str, overrides: &[String], room: Option<f64>) -
     if is_sheet {
         search.rows.extend(Tried::new(&base).and_then(|tried| tried.row("sheet", room, false)));
     }
+    // Times are measured where backward is cut in two: the first such schedule of each placement.
+    let mut probes: Vec<(Placement, Scenario, Tried)> = Vec::new();
     for schedule in SCHEDULES.iter().filter(|schedule| !schedule.updates.is_asynchronous()) {
         match ask(schedule) {
-            Ok(scenario) => search.rows.extend(Tried::new(&scenario).and_then(|tried| tried.row(schedule.name, room, false))),
+            Ok(scenario) => {
+                let Some(tried) = Tried::new(&scenario) else { continue };
+                search.rows.extend(tried.row(schedule.name, room, false));
+                if tried.cuts_backward() && probes.iter().all(|(known, ..)| *known != schedule.placement) {
+                    probes.push((schedule.placement, scenario, tried));
+                }
+            }
             Err(problems) => search.refused.push((schedule.name, problems.first())),
         }
     }
     for (placement, name) in PLACEMENTS {
-        // Times are measured where backward is cut in two.
-        let cut = SCHEDULES.iter().filter(|schedule| schedule.placement == placement).filter_map(|schedule| ask(schedule).ok());
-        let probes = cut.filter_map(|scenario| Some((Tried::new(&scenario)?, scenario)));
-        let Some((probe, scenario)) = probes.into_iter().find(|(tried, _)| tried.cuts_backward()) else { continue };
+        let Some((_, scenario, probe)) = probes.iter().find(|(known, ..)| *known == placement) else { continue };
         search.unit = probe.trace.clock.unit();
-        let rows = found(&probe, &scenario, placement, room).into_iter().filter_map(|tried| tried.row(name, room, true));
-        search.rows.extend(
-            rows.min_by(|a, b| (a.makespan, a.peak).partial_cmp(&(b.makespan, b.peak)).unwrap_or(std::cmp::Ordering::Equal)),
-        );
+        let rows = found(probe, scenario, placement, room).into_iter().filter_map(|tried| tried.row(name, room, true));
+        search.rows.extend(rows.min_by(Row::order));
     }
     Ok(search)
 }
@@ -112,11 +115,14 @@ impl Search {
     /// The best that fits: the shortest, and of equals the one that holds least.
     #[must_use]
     pub fn best(&self) -> Option<&Row> {
-        let better = |a: &&Row, b: &&Row| {
-            let key = |row: &Row| (row.makespan, row.peak);
-            key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
-        };
-        self.rows.iter().filter(|row| row.fits).min_by(better)
+        self.rows.iter().filter(|row| row.fits).min_by(|a, b| a.order(b))
+    }
+}
+
+impl Row {
+    /// The shorter first, and of equals the one that holds less.
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        self.makespan.total_cmp(&other.makespan).then(self.peak.total_cmp(&other.peak))
     }
 }
 
@@ -166,7 +172,7 @@ impl Tried {
         self.plan.slots().any(|slot| slot.pass == Pass::W)
     }
 
-    fn row(self, name: &str, room: f64, is_found: bool) -> Option<Row> {
+    fn row(&self, name: &str, room: f64, is_found: bool) -> Option<Row> {
         let run = Run::new(&self.program, &self.trace);
         let metrics = Metrics::new(&run, &Ledger::new(&run));
         let held = metrics.ranks.iter().map(|rank| rank.peak_in_flight_to_weight).max()?;
@@ -175,7 +181,7 @@ impl Tried {
         let peak = f64::from(held) / f64::from(per_rank);
         let makespan = self.trace.clock.in_unit(metrics.makespan);
         let bubble = metrics.bubble_fraction();
-        Some(Row { name: name.to_owned(), is_found, makespan, bubble, peak, fits: peak <= room, plan: self.plan })
+        Some(Row { name: name.to_owned(), is_found, makespan, bubble, peak, fits: peak <= room, plan: self.plan.clone() })
     }
 
     /// The times of the passes and messages of micro-batch 0.

@@ -3,7 +3,7 @@
 use super::lanes::in_compute_row;
 use super::rows::Row;
 use super::run::Run;
-use super::why::{Chain, chain};
+use super::why::{Chain, chain, last};
 use crate::base::{OpId, Rank, Ticks};
 
 /// Why a row is idle at a time.
@@ -39,7 +39,7 @@ pub fn idle(run: &Run, row: &Row, (rank, compute): (Rank, bool), time: Ticks) ->
     let kind = next(run, row, time)
         .map(IdleKind::Next)
         .or_else(|| stuck(run, rank, compute).map(IdleKind::Stuck))
-        .or_else(|| last(run).map(IdleKind::Done))?;
+        .or_else(|| last(run, run.program.all()).map(|(_, op)| IdleKind::Done(op)))?;
     let mut chain = chain(run, kind.op(), time);
     // What runs until the end, and waits for nobody, is told by its name.
     if matches!(kind, IdleKind::Done(op) if run.program.rank_of(op) == run.program.rank_of(chain.root)) {
@@ -60,15 +60,6 @@ fn next(run: &Run, row: &Row, time: Ticks) -> Option<OpId> {
 fn stuck(run: &Run, rank: Rank, compute: bool) -> Option<OpId> {
     let open = || run.program.order[rank.index()].iter().copied().filter(|&op| run.times(op).is_none());
     open().find(|&op| in_compute_row(run, op) == compute).or_else(|| open().next())
-}
-
-/// The op that ends last.
-fn last(run: &Run) -> Option<OpId> {
-    run.program
-        .all()
-        .filter_map(|op| Some((run.times(op)?.end, op)))
-        .reduce(|a, b| if b.0 > a.0 { b } else { a })
-        .map(|(_, op)| op)
 }
 
 impl IdleKind {

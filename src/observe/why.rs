@@ -100,11 +100,15 @@ pub struct CriticalPath {
     pub communicating: Ticks,
 }
 
+/// Which of `ops` ends last, and when; of equals the first.
+pub(super) fn last(run: &Run, ops: impl Iterator<Item = OpId>) -> Option<(Ticks, OpId)> {
+    ops.filter_map(|op| Some((run.times(op)?.end, op))).reduce(|a, b| if b.0 > a.0 { b } else { a })
+}
+
 /// The critical path to the end of step `step`: no op on it could start earlier, and together they last as long as the run.
 #[must_use]
 pub fn critical_path(run: &Run, step: u32) -> CriticalPath {
-    let last = run.program.all().filter(|&op| run.of_step(op, step));
-    let last = last.filter_map(|op| Some((run.times(op)?.end, op))).reduce(|a, b| if b.0 > a.0 { b } else { a });
+    let last = last(run, run.program.all().filter(|&op| run.of_step(op, step)));
     let mut path = CriticalPath::default();
     let mut next = last.map(|(_, op)| op);
     let mut until = last.map_or(Ticks::ZERO, |(end, _)| end);
