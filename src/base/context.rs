@@ -1,7 +1,7 @@
 //! The sequence axis: which tokens of a sequence a context-parallel rank holds, and how much attention there is between two ranks' tokens.
 
 use super::settings::{AttentionBug, AttentionTensor, Dtype, Placement};
-use super::units::Bytes;
+use super::units::{Bytes, gcd};
 
 /// An attention layer whose sequence is cut into slices: what its kernels must know beside their operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,10 +150,6 @@ impl AttentionTensor {
     pub fn is_given(self) -> bool {
         matches!(self, Self::Query | Self::KeyValue | Self::OutputGradient)
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Placement {

@@ -58,6 +58,12 @@ impl Clock {
     }
 }
 
+/// The greatest common divisor.
+#[must_use]
+pub fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// At most two decimals, without trailing zeros: `33`, `28.5`, `0.67`.
 #[must_use]
 pub fn short_number(value: f64) -> String {

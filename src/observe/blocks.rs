@@ -48,11 +48,7 @@ impl Blocks {
         let attention = program.setting.attention?;
         let mut blocks = Self { slices: attention.slices, cells: vec![Block::default(); attention.slices * attention.slices] };
         for op in program.all() {
-            let kind = match program.kind(op) {
-                OpKind::Skipped(kind) => kind.original(),
-                kind => kind,
-            };
-            let OpKind::Run(kernel) = kind else { continue };
+            let OpKind::Run(kernel) = program.kind(op).original() else { continue };
             let Some((place, of_heads)) = place(program, op, attention.slices) else { continue };
             let Some(cell) = blocks.cells.get_mut(place) else { continue };
             let kernel = program.kernels[kernel.index()];

@@ -128,7 +128,9 @@ impl Kind {
         }
     }
 
-    fn of_pass(pass: Pass) -> Self {
+    /// Of a slot's computation.
+    #[must_use]
+    pub fn of_pass(pass: Pass) -> Self {
         match pass {
             Pass::F => Self::Forward,
             Pass::B => Self::Backward,
@@ -204,11 +206,7 @@ fn collective_letter(kind: CollectiveKind) -> &'static str {
 /// What a message carries; the first, if it is several buffers.
 #[must_use]
 pub fn message(run: &Run, op: OpId) -> Option<Name> {
-    let kind = match run.program.kind(op) {
-        OpKind::Skipped(skipped) => skipped.original(),
-        kind => kind,
-    };
-    let operand = match kind {
+    let operand = match run.program.kind(op).original() {
         OpKind::Send(_) => run.program.reads(op).first(),
         OpKind::Recv(_) | OpKind::RecvReduce(_) => run.program.writes(op).first(),
         _ => None,

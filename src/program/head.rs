@@ -38,7 +38,7 @@ pub fn begins(program: &Program, op: OpId, words: &str) -> bool {
 
 /// The first word of the head of `op`; `None` where that is its slot.
 fn verb(program: &Program, op: OpId) -> Option<&'static str> {
-    match original(program.kind(op)) {
+    match program.kind(op).original() {
         OpKind::Run(kernel) => {
             let has_slot = program.op(op).origin.slot.is_some();
             (!has_slot).then(|| program.kernels[kernel.index()].kernel.words().0)
@@ -48,14 +48,6 @@ fn verb(program: &Program, op: OpId) -> Option<&'static str> {
         OpKind::RecvReduce(_) => Some("recv-reduce"),
         OpKind::Collective(collective) => Some(program.collectives[collective.index()].kind.name()),
         OpKind::Skipped(_) => unreachable!("a skipped op stands for one that is not skipped"),
-    }
-}
-
-/// What an op does, or would do if no trouble rule had taken it out.
-fn original(kind: OpKind) -> OpKind {
-    match kind {
-        OpKind::Skipped(kind) => kind.original(),
-        kind => kind,
     }
 }
 
@@ -96,7 +88,7 @@ impl fmt::Display for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let op = self.program.op(self.op);
         let verb = verb(self.program, self.op).unwrap_or_default();
-        match original(op.kind) {
+        match op.kind.original() {
             OpKind::Run(kernel) => {
                 if let Some(slot) = op.origin.slot {
                     write!(f, "{slot} ")?;

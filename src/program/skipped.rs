@@ -33,6 +33,15 @@ impl SkippedKind {
 }
 
 impl OpKind {
+    /// What the op does, or would do if no trouble rule had taken it out.
+    #[must_use]
+    pub fn original(self) -> Self {
+        match self {
+            Self::Skipped(kind) => kind.original(),
+            kind => kind,
+        }
+    }
+
     /// The kind that stands for this op when a trouble rule takes it out.
     #[must_use]
     pub fn skipped(self) -> Self {

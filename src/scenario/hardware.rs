@@ -9,6 +9,7 @@ use crate::base::ChunkCosts;
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
 use crate::base::tables::Entry;
+use crate::base::units::gcd;
 use crate::base::words::{grouped, number};
 use crate::base::{Bytes, Ticks};
 
@@ -165,10 +166,6 @@ fn shares(training: &Training) -> Option<u64> {
         let layers = layers as u64;
         (multiple / gcd(multiple, layers)).checked_mul(layers).filter(|multiple| *multiple <= MOST)
     })
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// `table` with the numbers that the scenario replaces.

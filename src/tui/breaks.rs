@@ -18,6 +18,14 @@ pub struct Break {
     pub hits: Vec<usize>,
 }
 
+impl Break {
+    /// The first event behind `event` at which it is met.
+    #[must_use]
+    pub fn next(&self, event: usize) -> Option<usize> {
+        self.hits.get(self.hits.partition_point(|&hit| hit <= event)).copied()
+    }
+}
+
 impl Breaks {
     /// Breakpoints on single events, for tests and pictures.
     #[must_use]
@@ -64,8 +72,7 @@ impl Breaks {
     /// The first event behind `event` at which the run stops, and why.
     #[must_use]
     pub fn next(&self, event: usize) -> Option<(usize, &Break)> {
-        let first = |one: &Break| one.hits.get(one.hits.partition_point(|&hit| hit <= event)).copied();
-        self.list.iter().filter_map(|one| Some((first(one)?, one))).min_by_key(|(hit, _)| *hit)
+        self.list.iter().filter_map(|one| Some((one.next(event)?, one))).min_by_key(|(hit, _)| *hit)
     }
 
     /// The last event before `event` at which the run stops, and why.

@@ -4,6 +4,7 @@ use crate::base::{Bytes, Ticks};
 use crate::observe::metrics::RankMetrics;
 use crate::program::edit::{Editor, Place};
 use crate::program::trace::Outcome;
+use crate::schedule::Schedule;
 
 use super::data::RunData;
 
@@ -16,6 +17,8 @@ pub struct Editing {
     pub cursor: Place,
     /// What the run took in which the plan was found; `None` if it stopped.
     pub par: Option<Score>,
+    /// The schedule that the plan is, if it has a name and nothing is out of the plan: found when it changes, not for every frame.
+    pub known: Option<&'static Schedule>,
     /// The knobs of that run: with others, its numbers are no par.
     pub knobs: Vec<(String, String)>,
 }

@@ -243,8 +243,7 @@ impl<'a> Walk<'a> {
 
 /// Whether a kind of op takes these operands.
 fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[BufferId])) -> bool {
-    let kind = if let OpKind::Skipped(kind) = kind { kind.original() } else { kind };
-    match kind {
+    match kind.original() {
         OpKind::Send(_) => !reads.is_empty() && writes.is_empty(),
         OpKind::Recv(_) => reads.is_empty() && !writes.is_empty(),
         OpKind::RecvReduce(_) => !reads.is_empty() && reads == writes,

@@ -73,13 +73,10 @@ impl RankText<'_> {
     }
 
     fn op(&self, f: &mut Formatter<'_>, op: Op) -> fmt::Result {
-        let kind = match op.kind {
-            OpKind::Skipped(kind) => {
-                write!(f, "  skipped")?;
-                kind.original()
-            }
-            kind => kind,
-        };
+        if let OpKind::Skipped(_) = op.kind {
+            write!(f, "  skipped")?;
+        }
+        let kind = op.kind.original();
         write!(f, "  ")?;
         match kind {
             OpKind::Run(kernel) => self.run(f, op, kernel)?,

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::parts::{Line, first_row, left as words, paragraph, right, table};
 use super::timeline::{cell, labels, ruler};
 use crate::base::Ticks;
-use crate::base::units::Clock;
+use crate::base::units::{Clock, gcd};
 use crate::observe::export::comparison::{cells, sentence};
 use crate::tui::axis::{Scale, Window};
 use crate::tui::compare::Pinned;
@@ -89,7 +89,9 @@ fn lane(data: &RunData, row: usize, window: &Window, area: Rect, pen: &mut Pen<'
 fn differ(pinned: &Pinned, b: &RunData, shown: &[Window; 2], area: Rect, pen: &mut Pen<'_>) {
     pen.say(1, area.y, "d", Role::Quiet);
     for &(time, row) in &pinned.compared.places {
-        let end = b.row(b.rows[row]).spans.iter().find(|span| span.start == time).map_or(time, |span| span.end);
+        let spans = &b.row(b.rows[row]).spans;
+        let at = spans.get(spans.partition_point(|span| span.start < time)).filter(|span| span.start == time);
+        let end = at.map_or(time, |span| span.end);
         let (from, to) = (shown[1].column(time.0), shown[1].column(end.0.saturating_sub(1).max(time.0)));
         for column in from.max(0)..=to.min(i64::from(area.width) - 1) {
             if let Ok(column) = u16::try_from(column) {
@@ -120,14 +122,9 @@ fn in_ticks_of(window: Window, from: Clock, to: Clock) -> Window {
     let (Clock::Slots { ticks_per_slot: from }, Clock::Slots { ticks_per_slot: to }) = (from, to) else { return window };
     let Scale { ticks, columns } = window.scale;
     let (ticks, columns) = (ticks.saturating_mul(to), columns.saturating_mul(from));
-    let common = divisor(ticks.max(1), columns.max(1));
+    let common = gcd(ticks.max(1), columns.max(1));
     let start = u128::from(window.start) * u128::from(to) / u128::from(from.max(1));
     Window { start: u64::try_from(start).unwrap_or(u64::MAX), scale: Scale { ticks: ticks / common, columns: columns / common } }
-}
-
-/// The greatest common divisor.
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
 }
 
 /// How they differ: numbers, words, knobs, the first event that is not the same.

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 
 use super::breakdown;
 use super::parts::{Cut, first_row, mark, pane};
-use crate::base::units::short_number;
+use crate::base::units::{gcd, short_number};
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::Kind;
 use crate::observe::ledger::Sample;
@@ -210,12 +210,8 @@ fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<
 /// The whole run in exactly `width` columns.
 fn whole_run(end: Ticks, width: u16) -> Window {
     let (ticks, columns) = (end.0.max(1), u64::from(width.max(1)));
-    let common = common_factor(ticks, columns);
+    let common = gcd(ticks, columns);
     Window { start: 0, scale: axis::Scale { ticks: ticks / common, columns: columns / common } }
-}
-
-fn common_factor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_factor(b, a % b) }
 }
 
 /// One column of letters, from the axis up.

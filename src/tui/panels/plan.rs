@@ -3,8 +3,7 @@
 use super::facts::percent;
 use super::parts::{Line, first_row, left, paragraph, right, table};
 use crate::observe::Kind;
-use crate::program::plan::{Cell, Pass, Plan};
-use crate::schedule::Schedule;
+use crate::program::plan::{Cell, Plan};
 use crate::tui::edit::Score;
 use crate::tui::model::Model;
 use crate::tui::pen::{Pen, width_of};
@@ -82,12 +81,7 @@ fn first_stage(cells: &[Cell]) -> Option<u32> {
 fn kind(cell: Cell) -> Kind {
     match cell {
         Cell::Overlap(..) => Kind::Backward,
-        Cell::One(slot) => match slot.pass {
-            Pass::F => Kind::Forward,
-            Pass::B => Kind::Backward,
-            Pass::I => Kind::BackwardInput,
-            Pass::W => Kind::BackwardWeight,
-        },
+        Cell::One(slot) => Kind::of_pass(slot.pass),
     }
 }
 
@@ -117,8 +111,7 @@ fn state(model: &Model) -> String {
     let Some(editing) = &model.editing else { return String::new() };
     let shelf = editing.editor.shelf();
     if shelf.is_empty() {
-        let known = Schedule::recognise(editing.editor.plan());
-        return known.map_or_else(|| "no schedule with a name".to_owned(), |known| format!("this is {}", known.title));
+        return editing.known.map_or_else(|| "no schedule with a name".to_owned(), |known| format!("this is {}", known.title));
     }
     let most = 12;
     let mut cells: Vec<String> = shelf.iter().rev().take(most).map(ToString::to_string).collect();

@@ -214,7 +214,7 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
     let room = inside.height().saturating_sub(below);
     let first = (selected + 1).saturating_sub(usize::from(room));
     for (y, (place, one)) in (0..room).zip(list.iter().enumerate().skip(first)) {
-        let next = one.hits.get(one.hits.partition_point(|&hit| hit <= model.now.event)).copied();
+        let next = one.next(model.now.event);
         let times = match one.hits.len() {
             0 => "never met".to_owned(),
             1 => "met once".to_owned(),

@@ -44,7 +44,9 @@ fn next_difference(model: &mut Model) {
     let places = &pinned.compared.places;
     let here = (Ticks(model.timeline.cursor.time), model.timeline.cursor.row);
     let all = places.len();
-    let Some(&(time, row)) = places.get(places.partition_point(|&place| place <= here)).or(places.first()) else {
+    let behind = places.partition_point(|&place| place <= here);
+    let index = if behind < all { behind } else { 0 };
+    let Some(&(time, row)) = places.get(index) else {
         return model.say("every slot runs when it does in A, and on the same rank");
     };
     (model.timeline.cursor.row, model.timeline.cursor.time) = (row, time.0);
@@ -52,6 +54,5 @@ fn next_difference(model: &mut Model) {
         model.view = View::Compare;
     }
     keep_in_view(model);
-    let number = model.pinned.as_ref().map_or(0, |pinned| pinned.compared.places.partition_point(|&place| place <= (time, row)));
-    model.say(format!("difference {number} of {all}, at t={}", model.run.data.clock().show(time)));
+    model.say(format!("difference {} of {all}, at t={}", index + 1, model.run.data.clock().show(time)));
 }

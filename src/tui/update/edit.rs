@@ -27,7 +27,8 @@ fn editing(model: &Model) -> Result<Editing, String> {
     let data = &model.run.data;
     let plan = data.plan.as_deref().ok_or("this run has no plan of a pipeline to edit")?;
     let editor = Editor::new(plan.clone()).map_err(|refusal| refusal.to_string())?;
-    Ok(Editing { editor, cursor: Place::default(), par: Score::of(data), knobs: model.run.setup.changes.clone() })
+    let known = Schedule::recognise(plan);
+    Ok(Editing { editor, cursor: Place::default(), par: Score::of(data), known, knobs: model.run.setup.changes.clone() })
 }
 
 /// A run has come that is not of the edited plan: what was edited belongs to another.
@@ -219,6 +220,7 @@ fn changed(model: &mut Model) -> Option<Effect> {
         model.say(format!("{cells} out of the plan: it runs when p has put all back; the picture is of the plan before"));
         return None;
     }
+    editing.known = Schedule::recognise(plan);
     let setup = Setup { plan: Some(Arc::new(plan.clone())), ..model.setup.clone() };
     Some(runs::ask(model, setup, Landing::Keep))
 }

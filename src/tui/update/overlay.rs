@@ -166,9 +166,8 @@ fn enter(model: &mut Model) -> Option<Effect> {
             None
         }
         Overlay::Breaks { selected } => {
-            let hits = &model.breaks.list().get(selected)?.hits;
-            let next = hits.get(hits.partition_point(|&hit| hit <= model.now.event)).or(hits.first()).copied();
-            match next {
+            let one = model.breaks.list().get(selected)?;
+            match one.next(model.now.event).or(one.hits.first().copied()) {
                 Some(event) => run::seek(model, event),
                 None => model.say("this run never meets it"),
             }
