@@ -1,7 +1,7 @@
 //! Pipelines that are never drained: versions of weights, time, and what goes wrong without a stash.
 
 use ranklab::lab::Verdict;
-use ranklab::observe::{Ledger, Metrics};
+use ranklab::observe::Metrics;
 use ranklab::program::check::check as findings;
 use ranklab::program::trace::Outcome;
 
@@ -18,9 +18,7 @@ fn metrics(text: &str) -> Metrics {
     let run = support::run(&format!("{text}[numerics]\nvalues = \"shape\"\n"));
     assert_eq!(findings(run.session.program()), [], "{text}");
     assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
-    let record = run.record();
-    let run = record.run();
-    Metrics::new(&run, &Ledger::new(&run))
+    support::metrics(&run)
 }
 
 /// Ticks in slots.

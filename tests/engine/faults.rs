@@ -1,12 +1,11 @@
 //! Faults: each is injected on several ranks and numbers of ranks, shows what its row says, and is traced to its rank, op and cause.
 
 use ranklab::lab::{Lab, Run};
-use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::tables::Padded;
 use ranklab::program::trace::Outcome;
 use ranklab::program::trouble::FAULTS;
 
-use crate::support::{SMALL, head_of, run, scenario};
+use crate::support::{SMALL, head_of, metrics, run, scenario};
 
 const BUCKETS: &str = "bucket_mib = 0.01\nfirst_bucket_mib = 0.004\n";
 
@@ -37,11 +36,6 @@ fn check(text: &str, expected: &Expected) -> Run {
     assert!(op.contains(expected.op), "`{}` in {told}", expected.op);
     expected.cause.iter().for_each(|words| assert!(found.cause.contains(words), "`{words}` in {told}"));
     run
-}
-
-fn metrics(run: &Run) -> Metrics {
-    let observed = Observed::new(run.session.program(), run.session.trace());
-    Metrics::new(&observed, &Ledger::new(&observed))
 }
 
 #[test]

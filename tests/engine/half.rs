@@ -3,11 +3,10 @@
 use ranklab::base::Dtype;
 use ranklab::engine::session::tensors;
 use ranklab::lab::Run;
-use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::trace::Outcome;
 use ranklab::program::{Name, check as findings};
 
-use crate::support::{SMALL, run};
+use crate::support::{SMALL, metrics, run};
 
 const STRATEGIES: [&str; 5] = ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"];
 
@@ -79,8 +78,7 @@ fn conventions_keep_what_they_say() {
                 1,
             );
             let run = check(&text, &["equal", "expected-drift"]);
-            let observed = Observed::new(run.session.program(), run.session.trace());
-            let metrics = Metrics::new(&observed, &Ledger::new(&observed));
+            let metrics = metrics(&run);
             let model = run.session.program().setting.model.as_ref().expect("a model");
             let state = metrics.ranks[0].state.parameter + metrics.ranks[0].state.gradient + metrics.ranks[0].state.optimizer;
             let shards = if strategy == "ddp" { 1 } else { 2 };

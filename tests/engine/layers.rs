@@ -5,12 +5,11 @@
 use ranklab::base::Bytes;
 use ranklab::base::settings::{AttentionBug, ContextMethod, Placement};
 use ranklab::lab::{Lab, Run, check, layer as lab_layer};
-use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::{Kernel, OpKind, text};
 
 use ranklab::scenario::Task;
 
-use crate::support::{run, scenario};
+use crate::support::{metrics, run, scenario};
 
 /// A layer of 2 heads and 1 key and value head of 3 elements.
 fn layer(ranks: usize, sequence: usize, rest: &str) -> String {
@@ -28,11 +27,6 @@ fn layer_of(method: ContextMethod, ranks: usize, sequence: usize, rest: &str) ->
 
 fn with(method: ContextMethod, placement: Placement) -> String {
     format!("[context_parallel]\nmethod = \"{method}\"\nplacement = \"{placement}\"\n")
-}
-
-fn metrics(run: &Run) -> Metrics {
-    let observed = Observed::new(run.session.program(), run.session.trace());
-    Metrics::new(&observed, &Ledger::new(&observed))
 }
 
 /// Pairs of queries and keys that each rank's forward kernels computed.

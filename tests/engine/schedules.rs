@@ -1,6 +1,6 @@
 //! Every schedule against its closed forms: makespan, idle time and peaks of what ran, for all small sizes.
 
-use ranklab::observe::{Ledger, Metrics};
+use ranklab::observe::Metrics;
 use ranklab::program::check::check;
 use ranklab::program::plan::{Pass, Slot};
 use ranklab::program::trace::Outcome;
@@ -32,9 +32,7 @@ fn text(schedule: &str, (p, m, v): Sizes, more: &str) -> String {
 fn metrics(schedule: &str, sizes: Sizes, more: &str) -> Metrics {
     let run = support::run(&text(schedule, sizes, more));
     assert_eq!(run.session.trace().outcome, Outcome::Completed, "{schedule} {sizes:?}");
-    let record = run.record();
-    let run = record.run();
-    Metrics::new(&run, &Ledger::new(&run))
+    support::metrics(&run)
 }
 
 /// What `metrics` says, in slots of one tick.

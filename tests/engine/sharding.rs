@@ -1,11 +1,11 @@
 //! What data-parallel ranks share out: the numbers of every strategy, its traffic, and what a rank keeps.
 
 use ranklab::base::Bytes;
+use ranklab::observe::Metrics;
 use ranklab::observe::ledger::State;
-use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::trace::Outcome;
 
-use crate::support::{SMALL, run};
+use crate::support::{self, SMALL, run};
 
 /// Buckets and layers of the small model are several, and do not divide by the ranks.
 const BUCKETS: &str = "bucket_mib = 0.01\nfirst_bucket_mib = 0.004\n";
@@ -122,9 +122,7 @@ fn other_models_and_optimizers_are_shared_out_alike() {
 }
 
 fn metrics(text: &str) -> Metrics {
-    let run = run(text);
-    let observed = Observed::new(run.session.program(), run.session.trace());
-    Metrics::new(&observed, &Ledger::new(&observed))
+    support::metrics(&run(text))
 }
 
 #[test]
@@ -210,8 +208,7 @@ fn so_many_tokens_hide_the_traffic() {
         let tokens =
             formula::find(&formula::of(&crate::support::scenario(&text(1))), Quantity::HidingTokens).expect("a formula").value;
         let run = run(&text((tokens / 16.0).round() as usize));
-        let observed = Observed::new(run.session.program(), run.session.trace());
-        let metrics = Metrics::new(&observed, &Ledger::new(&observed));
+        let metrics = support::metrics(&run);
         let program = run.session.program();
         let of_kind = metrics.collectives.iter().filter(|stats| program.collectives[stats.collective.index()].kind == kind);
         let traffic: u64 = of_kind.map(|stats| (stats.end - stats.start).0).sum();

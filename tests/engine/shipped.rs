@@ -4,10 +4,11 @@ use std::path::Path;
 
 use ranklab::base::Bytes;
 use ranklab::lab::{Lab, Run};
-use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::Role;
 use ranklab::program::trace::Outcome;
 use ranklab::scenario::load;
+
+use crate::support::metrics;
 
 /// A shipped scenario under overrides.
 fn run(name: &str, overrides: &[&str]) -> Run {
@@ -15,11 +16,6 @@ fn run(name: &str, overrides: &[&str]) -> Run {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let scenario = load(&path.to_string_lossy(), &overrides).unwrap_or_else(|problems| panic!("{problems}"));
     Lab::new().run(&scenario).expect("a run")
-}
-
-fn metrics(run: &Run) -> Metrics {
-    let observed = Observed::new(run.session.program(), run.session.trace());
-    Metrics::new(&observed, &Ledger::new(&observed))
 }
 
 /// Outcome, verdict, and traffic in units of the parameters.

@@ -1,6 +1,7 @@
 //! What several tests need: scenarios from text, runs, and words for their outcomes.
 
 use ranklab::lab::{Lab, Run};
+use ranklab::observe::{Ledger, Metrics, Run as Observed};
 use ranklab::program::{OpKind, head};
 use ranklab::scenario::Scenario;
 
@@ -15,6 +16,12 @@ pub fn scenario(text: &str) -> Scenario {
 /// A finished run of `text`.
 pub fn run(text: &str) -> Run {
     Lab::new().run(&scenario(text)).expect("a run")
+}
+
+/// The metrics of `run`.
+pub fn metrics(run: &Run) -> Metrics {
+    let observed = Observed::new(run.session.program(), run.session.trace());
+    Metrics::new(&observed, &Ledger::new(&observed))
 }
 
 /// The row of lesson `number` in the list of lessons, from 0.
