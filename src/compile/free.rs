@@ -21,7 +21,8 @@ pub(super) fn run(build: &mut Build) {
     for rank in (0..program.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         for &op in order.iter().rev() {
-            let (reads, writes) = (program.passing_reads(op), program.passing_writes(op));
+            let entry = program.entry(op);
+            let (reads, writes) = (entry.passing_reads(), entry.passing_writes());
             for &buffer in reads {
                 if !std::mem::replace(&mut needed[buffer.index()], true) {
                     last_uses.push(buffer);

@@ -83,15 +83,16 @@ impl Copies {
         let lines = (0..program.ranks()).map(|_| Vec::new()).collect();
         let mut copies = Self { of: vec![None; program.buffers.len()], messages: Vec::new(), lines };
         // Per buffer, when it is written: later places stand for later ops of its rank.
-        let mut written = vec![0; program.buffers.len()];
+        let mut written = vec![0_u32; program.buffers.len()];
         for rank in (0..program.ranks()).map(Rank::new) {
-            for place in 0..program.order[rank.index()].len() {
-                let op = program.order[rank.index()][place];
+            let order = std::mem::take(&mut program.order[rank.index()]);
+            for (place, &op) in (0..).zip(&order) {
                 program.passing_writes(op).iter().for_each(|buffer| written[buffer.index()] = place);
                 while let Some((operand, source)) = remote(program, op, rank) {
                     program.passing_reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
                 }
             }
+            program.order[rank.index()] = order;
         }
         copies.line_up(program, &written);
         copies
@@ -108,7 +109,7 @@ impl Copies {
     }
 
     /// Notes in which order the copies of every edge are sent: mostly in the order in which they are read.
-    fn line_up(&mut self, program: &Program, written: &[usize]) {
+    fn line_up(&mut self, program: &Program, written: &[u32]) {
         let before = self.of.len();
         for (copy, message) in (before..).map(BufferId::new).zip(&self.messages) {
             let lines = &mut self.lines[program.buffers[copy.index()].rank.index()];
@@ -201,7 +202,7 @@ pub(super) fn first_slot<'order>(
 ) -> Option<(&'order [OpId], &'order [OpId])> {
     let is_one = |before: OpId, op: OpId| {
         let is_joined = || {
-            let slot = |op| program.op(op).origin.slot;
+            let slot = |op| program.entry(op).origin().slot;
             slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
         };
         program.origin_index(op) == program.origin_index(before) || (!joined.is_empty() && is_joined())
@@ -212,7 +213,7 @@ pub(super) fn first_slot<'order>(
 
 /// A message is there because of the slot that made or needs its value.
 pub(super) fn origin(program: &Program, of: OpId) -> Origin {
-    Origin { pass: PassName::Messages, ..program.op(of).origin }
+    Origin { pass: PassName::Messages, ..program.entry(of).origin() }
 }
 
 /// The channels and streams of directed pairs of ranks.

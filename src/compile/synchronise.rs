@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::{BufferId, OpId, Rank};
+use crate::base::{BufferId, OpId, Rank, StreamId};
 use crate::program::Program;
 use crate::program::links::SomeOp;
-use crate::program::tables::COMPUTE;
+use crate::program::tables::{COMPUTE, Entry};
 
 use super::Build;
 
@@ -23,10 +23,12 @@ pub(super) fn run(build: &mut Build) {
         known.latest.fill(0);
         uses.share(program, &order);
         for (place, &op) in (1..).zip(&order) {
+            let entry = program.entry(op);
+            let stream = entry.stream();
             known.places[op.index()] = place;
-            uses.hazards(program, op, &mut hazards);
-            program.waits(op).for_each(|on| known.learn(program, op, on));
-            hazards.drain(..).for_each(|on| known.wait(program, op, on));
+            uses.hazards(program, (op, entry), &mut hazards);
+            entry.waits().for_each(|on| known.learn(program, stream, on));
+            hazards.drain(..).for_each(|on| known.wait(program, (op, stream), on));
         }
         program.order[rank.index()] = order;
     }
@@ -47,23 +49,24 @@ impl Known {
         Self { streams, places: vec![0; program.ops()], latest: vec![0; streams * streams] }
     }
 
-    fn latest(&mut self, program: &Program, op: OpId, on: OpId) -> &mut u32 {
-        &mut self.latest[program.stream_of(op).index() * self.streams + program.stream_of(on).index()]
+    fn latest(&mut self, stream: StreamId, other: StreamId) -> &mut u32 {
+        &mut self.latest[stream.index() * self.streams + other.index()]
     }
 
-    /// The stream of `op` is behind `on` from here on.
-    fn learn(&mut self, program: &Program, op: OpId, on: OpId) {
+    /// `stream` is behind `on` from here on.
+    fn learn(&mut self, program: &Program, stream: StreamId, on: OpId) {
         let place = self.places[on.index()];
-        let latest = self.latest(program, op, on);
+        let latest = self.latest(stream, program.stream_of(on));
         *latest = place.max(*latest);
     }
 
     /// Lets `op` wait for `on`, unless its stream is behind `on` already.
-    fn wait(&mut self, program: &mut Program, op: OpId, on: OpId) {
-        let is_behind = program.stream_of(op) == program.stream_of(on);
-        if !is_behind && *self.latest(program, op, on) < self.places[on.index()] {
+    fn wait(&mut self, program: &mut Program, (op, stream): (OpId, StreamId), on: OpId) {
+        let (other, place) = (program.stream_of(on), self.places[on.index()]);
+        let latest = self.latest(stream, other);
+        if stream != other && *latest < place {
+            *latest = place;
             program.wait(op, on);
-            self.learn(program, op, on);
         }
     }
 }
@@ -98,8 +101,8 @@ impl Uses {
     fn share(&mut self, program: &Program, order: &[OpId]) {
         let mut places = 0;
         self.first = usize::MAX;
-        for &op in order.iter().filter(|&&op| program.stream_of(op) != COMPUTE) {
-            for buffer in program.reads(op).iter().chain(program.writes(op)) {
+        for entry in order.iter().map(|&op| program.entry(op)).filter(|entry| entry.stream() != COMPUTE) {
+            for buffer in entry.reads().iter().chain(entry.writes()) {
                 let place = &mut self.place[buffer.index()];
                 if *place == 0 {
                     places += 1;
@@ -121,17 +124,17 @@ impl Uses {
     }
 
     /// Collects the earlier ops that `op` must come behind, and remembers its uses.
-    fn hazards(&mut self, program: &Program, op: OpId, hazards: &mut Vec<OpId>) {
+    fn hazards(&mut self, program: &Program, (op, entry): (OpId, Entry), hazards: &mut Vec<OpId>) {
         let shares_state = self.first < program.lasting();
-        let reads = if shares_state { program.reads(op) } else { program.passing_reads(op) };
-        let writes = if shares_state { program.writes(op) } else { program.passing_writes(op) };
+        let reads = if shares_state { entry.reads() } else { entry.passing_reads() };
+        let writes = if shares_state { entry.writes() } else { entry.passing_writes() };
         for &buffer in reads {
             if let Some(place) = self.place(buffer) {
                 hazards.extend(self.latest[place].writer.map(OpId::from));
                 self.read(program, op, place);
             }
         }
-        for buffer in writes.iter().copied().chain(program.frees(op)) {
+        for buffer in writes.iter().copied().chain(entry.frees()) {
             if let Some(place) = self.place(buffer) {
                 // Behind a free: who takes the memory again comes later.
                 let Latest { writer, reader, has_others } =

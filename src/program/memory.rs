@@ -120,14 +120,15 @@ impl Changes {
         changes.of = vec![Change::default(); program.ops()];
         let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
         for op in program.all() {
+            let entry = program.entry(op);
             let first = changes.pieces.len();
-            for &buffer in program.passing_writes(op) {
+            for &buffer in entry.passing_writes() {
                 if !std::mem::replace(&mut live[buffer.index()], true) {
                     changes.piece(first, program, buffer, bytes);
                 }
             }
             let middle = changes.pieces.len();
-            for buffer in program.frees(op) {
+            for buffer in entry.frees() {
                 if std::mem::replace(&mut live[buffer.index()], false) {
                     changes.piece(middle, program, buffer, bytes);
                 }

@@ -7,6 +7,8 @@
 mod ops;
 
 use self::ops::{Operands, Ops};
+
+pub use self::ops::Entry;
 pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::name::Name;
 use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
@@ -46,7 +48,7 @@ pub struct Program {
     pub order: Vec<Vec<OpId>>,
     ops: Ops,
     /// Buffers at the head of the table that live from the start.
-    lasting: usize,
+    lasting: u32,
 }
 
 /// What the kernels need to know beside their operands.
@@ -253,31 +255,37 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn op(&self, id: OpId) -> Op<'_> {
-        let row = self.ops.row(id);
-        let origin = self.ops.origins[row.origin as usize];
-        let (reads, writes) = (self.ops.reads(row), self.ops.writes(row));
-        Op { id, rank: row.rank, stream: row.stream, kind: row.kind, reads, writes, origin }
+        let entry = self.entry(id);
+        let (rank, stream, kind) = (entry.rank(), entry.stream(), entry.kind());
+        Op { id, rank, stream, kind, reads: entry.reads(), writes: entry.writes(), origin: entry.origin() }
+    }
+
+    /// An op's entry in the tables: for whoever asks some of [`Self::op`] of millions.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, id: OpId) -> Entry<'_> {
+        self.ops.entry(id)
     }
 
     /// The place of an op's origin in the program's table: equal places are equal origins.
     #[must_use]
     #[inline]
     pub fn origin_index(&self, id: OpId) -> u32 {
-        self.ops.row(id).origin
+        self.entry(id).origin_index()
     }
 
     /// The buffers that an op reads.
     #[must_use]
     #[inline]
     pub fn reads(&self, id: OpId) -> &[BufferId] {
-        self.ops.reads(self.ops.row(id))
+        self.entry(id).reads()
     }
 
     /// The buffers that an op writes.
     #[must_use]
     #[inline]
     pub fn writes(&self, id: OpId) -> &[BufferId] {
-        self.ops.writes(self.ops.row(id))
+        self.entry(id).writes()
     }
 
     /// The buffers that an op reads, without the state at the end of the list: whoever looks for what comes and goes need not pass over a
@@ -285,14 +293,14 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn passing_reads(&self, id: OpId) -> &[BufferId] {
-        self.ops.passing_reads(self.ops.row(id))
+        self.entry(id).passing_reads()
     }
 
     /// The buffers that an op writes, without the state at the end of the list.
     #[must_use]
     #[inline]
     pub fn passing_writes(&self, id: OpId) -> &[BufferId] {
-        self.ops.passing_writes(self.ops.row(id))
+        self.entry(id).passing_writes()
     }
 
     /// The buffers whose values a message carries, on the side of this end; none for other ops.
@@ -309,7 +317,7 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn kind(&self, id: OpId) -> OpKind {
-        self.ops.row(id).kind
+        self.entry(id).kind()
     }
 
     /// Gets one op's row closer, if it will soon be asked for.
@@ -322,26 +330,26 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn rank_of(&self, id: OpId) -> Rank {
-        self.ops.row(id).rank
+        self.entry(id).rank()
     }
 
     /// The stream of an op.
     #[must_use]
     #[inline]
     pub fn stream_of(&self, id: OpId) -> StreamId {
-        self.ops.row(id).stream
+        self.entry(id).stream()
     }
 
     /// The ops of its rank that `id` waits for, beside the earlier ops of its stream; the latest wait first.
     #[inline]
     pub fn waits(&self, id: OpId) -> impl Iterator<Item = OpId> + '_ {
-        self.ops.waits(self.ops.row(id))
+        self.entry(id).waits()
     }
 
     /// The buffers whose memory is given back when `id` ends: it is their last use.
     #[inline]
     pub fn frees(&self, id: OpId) -> impl Iterator<Item = BufferId> + '_ {
-        self.ops.frees(self.ops.row(id))
+        self.entry(id).frees()
     }
 
     /// Every op that stands in an order list, rank by rank in issue order.
@@ -353,7 +361,7 @@ impl Program {
     /// and goes can pass over most operands with one comparison.
     #[must_use]
     pub fn lasting(&self) -> usize {
-        self.lasting
+        self.lasting as usize
     }
 
     /// The memory of a buffer.
@@ -433,7 +441,7 @@ impl Program {
     /// Adds a buffer.
     pub fn buffer(&mut self, rank: Rank, name: Name, role: Role, layout: LayoutId) -> BufferId {
         let buffer = Buffer { rank, name, role, layout };
-        if self.lasting == self.buffers.len() && buffer.lives_from_start() {
+        if self.lasting() == self.buffers.len() && buffer.lives_from_start() {
             self.lasting += 1;
         }
         self.buffers.push(buffer);

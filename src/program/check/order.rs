@@ -3,14 +3,15 @@
 //! On one rank, op a comes before op b if it stands before it on the same stream, or if a chain of waits and streams leads from b to a.
 //! A clock says for each stream how far it had come when an op started. Of a buffer's uses it is enough to remember the latest write and
 //! the reads behind it that are in no order among themselves, nearly always one (Flanagan and Freund 2009, `FastTrack`). What a single
-//! stream uses is in order anyway.
+//! stream uses is in order anyway, so a rank's state is looked at only where another stream than its compute stream touches any.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::Finding;
 use crate::base::{BufferId, OpId, Rank, StreamId};
 use crate::program::op::{Buffer, OpKind};
-use crate::program::tables::{CollectiveKind, Program};
+use crate::program::tables::{COMPUTE, CollectiveKind, Entry, Program};
 
 /// What is wrong with the order of ops and with the life of buffers.
 pub(super) fn check(program: &Program) -> Vec<Finding> {
@@ -49,6 +50,9 @@ const NOBODY: StreamId = StreamId(u32::MAX);
 /// No stream that is alone with a buffer which is there.
 const SEVERAL: StreamId = StreamId(u32::MAX - 1);
 
+/// Places for so many streams side by side: compared with one another in one go. Few programs have more streams.
+type Clock = [Place; 8];
+
 /// What an op does to a buffer.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Use {
@@ -66,15 +70,19 @@ pub(super) struct Walk<'a> {
     /// Per buffer.
     pub lives: Vec<Life>,
     reads: BTreeMap<BufferId, Vec<Place>>,
-    /// Streams of the program.
-    streams: usize,
+    /// So many clocks behind each other have a place for every stream.
+    clocks_of_op: usize,
+    /// Per rank, ids of state that it owns.
+    state: Vec<Range<u32>>,
     /// The rank at work, and the stream of the op at work.
     pub rank: Rank,
     stream: StreamId,
+    /// State of the rank that its compute stream alone touches; empty if another one touches any.
+    plain: Range<u32>,
     /// Per op of the rank, its stream.
     stream_of: Vec<u32>,
     /// Per op of the rank, for each stream the place of the latest op that comes before it, or is it.
-    clocks: Vec<Place>,
+    clocks: Vec<Clock>,
     /// Where the clock of the op at work stands among them.
     now: usize,
 }
@@ -90,16 +98,17 @@ impl<'a> Walk<'a> {
             freed: false,
             more_reads: false,
         };
-        let streams = program.streams.len();
         Self {
             program,
             findings: Vec::new(),
             places: vec![0; program.ops()],
             lives: program.buffers.iter().map(life).collect(),
             reads: BTreeMap::new(),
-            streams,
+            clocks_of_op: program.streams.len().div_ceil(Clock::default().len()),
+            state: state(program),
             rank: Rank(0),
             stream: StreamId(0),
+            plain: 0..0,
             stream_of: Vec::new(),
             clocks: Vec::new(),
             now: 0,
@@ -107,65 +116,81 @@ impl<'a> Walk<'a> {
     }
 
     fn rank(&mut self, rank: Rank) {
+        let program = self.program;
+        let order = &program.order[rank.index()];
         self.rank = rank;
-        let order = &self.program.order[rank.index()];
+        self.plain = if touches_state_elsewhere(program, order) { 0..0 } else { self.state[rank.index()].clone() };
         self.stream_of.clear();
         self.clocks.clear();
-        let mut latest = vec![0; self.streams];
+        let mut latest = vec![0; program.streams.len()];
         for (place, &op) in (1..).zip(order) {
-            if self.is_misplaced(op) {
+            let entry = program.entry(op);
+            if self.is_misplaced(op, entry.rank()) {
                 // It keeps its place, so that places stay those of the list, and does nothing.
                 self.stream_of.push(0);
-                self.clocks.extend(std::iter::repeat_n(0, self.streams));
+                self.clocks.extend(std::iter::repeat_n(Clock::default(), self.clocks_of_op));
                 continue;
             }
-            let stream = self.program.stream_of(op);
-            self.tick(op, place, std::mem::replace(&mut latest[stream.index()], place));
-            self.uses(op, place);
+            self.stream = entry.stream();
+            let before = std::mem::replace(&mut latest[self.stream.index()], place);
+            self.tick((op, entry), place, before);
+            self.uses((op, entry), place);
         }
     }
 
-    /// Sets the clock for `op`: behind the op before it on its stream, and behind all that it waits for.
-    fn tick(&mut self, op: OpId, place: Place, before: Place) {
-        let Self { program, streams, .. } = *self;
-        let clock = |place: Place| (place as usize - 1) * streams..place as usize * streams;
+    /// Sets the clock for an op: behind the op before it on its stream, and behind all that it waits for.
+    fn tick(&mut self, (op, entry): (OpId, Entry), place: Place, before: Place) {
         self.now = self.clocks.len();
-        if before == 0 {
-            self.clocks.resize(self.now + streams, 0);
-        } else {
-            self.clocks.extend_from_within(clock(before));
+        for part in 0..self.clocks_of_op {
+            let clock = if before == 0 { Clock::default() } else { self.clocks[self.clock(before) + part] };
+            self.clocks.push(clock);
         }
-        for on in program.waits(op) {
+        for on in entry.waits() {
             let waited = self.places[on.index()];
-            if waited == 0 || program.rank_of(on) != self.rank {
+            if waited == 0 || self.program.rank_of(on) != self.rank {
                 self.bad_wait(op, on);
                 continue;
             }
-            let (earlier, now) = self.clocks.split_at_mut(self.now);
-            for (now, &then) in now.iter_mut().zip(&earlier[clock(waited)]) {
-                *now = then.max(*now);
+            for part in 0..self.clocks_of_op {
+                let then = self.clocks[self.clock(waited) + part];
+                self.clocks[self.now + part].iter_mut().zip(then).for_each(|(now, then)| *now = then.max(*now));
             }
         }
-        self.stream = program.stream_of(op);
-        self.clocks[self.now + self.stream.index()] = place;
+        let (part, lane) = part_and_lane(self.stream.0);
+        self.clocks[self.now + part][lane] = place;
         self.places[op.index()] = place;
         self.stream_of.push(self.stream.0);
     }
 
-    fn uses(&mut self, op: OpId, place: Place) {
-        let program = self.program;
-        let (reads, writes) = (program.reads(op), program.writes(op));
-        if !takes(program, program.kind(op), (reads, writes)) {
+    /// Where the clock of the op at `place` starts.
+    fn clock(&self, place: Place) -> usize {
+        (place as usize - 1) * self.clocks_of_op
+    }
+
+    /// How far the clock of the op at work knows `stream` to be.
+    fn known(&self, stream: u32) -> Place {
+        let (part, lane) = part_and_lane(stream);
+        self.clocks[self.now + part][lane]
+    }
+
+    fn uses(&mut self, (op, entry): (OpId, Entry), place: Place) {
+        let (mut reads, mut writes) = (entry.reads(), entry.writes());
+        if !takes(self.program, entry.kind(), (reads, writes)) {
             self.wrong_operands(op);
+        }
+        let state = entry.state();
+        if self.stream == COMPUTE && state.iter().all(|state| is_within(state, &self.plain)) {
+            reads = &reads[..reads.len() - state[0].len()];
+            writes = &writes[..writes.len() - state[1].len()];
         }
         reads.iter().for_each(|&buffer| self.read(op, place, buffer));
         writes.iter().for_each(|&buffer| self.change(op, place, buffer, Use::Write));
-        program.frees(op).for_each(|buffer| self.change(op, place, buffer, Use::Free));
+        entry.frees().for_each(|buffer| self.change(op, place, buffer, Use::Free));
     }
 
     /// Whether the op at `place` comes before the op at work, or is it.
     fn is_before(&self, place: Place) -> bool {
-        place == 0 || self.clocks[self.now + self.stream_of[place as usize - 1] as usize] >= place
+        place == 0 || self.known(self.stream_of[place as usize - 1]) >= place
     }
 
     #[inline]
@@ -203,11 +228,10 @@ impl<'a> Walk<'a> {
     fn change(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
         let life = &mut self.lives[buffer.index()];
         let is_free = change == Use::Free;
-        if life.sole == self.stream && life.rank == self.rank && !(is_free && life.stays) {
+        let is_alone = life.sole == self.stream || (life.sole == NOBODY && !is_free);
+        if is_alone && life.rank == self.rank && !(is_free && life.stays) {
             (life.write, life.read, life.freed) = (place, 0, is_free);
-            if is_free {
-                life.sole = SEVERAL;
-            }
+            life.sole = if is_free { SEVERAL } else { self.stream };
         } else {
             self.change_with_others(op, place, buffer, change);
         }
@@ -235,10 +259,41 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let is_first = !is_free && life.sole == NOBODY && life.rank == self.rank;
-        let sole = if is_first { self.stream } else { SEVERAL };
-        self.lives[buffer.index()] = Life { write: place, read: 0, sole, freed: is_free, more_reads: false, ..life };
+        self.lives[buffer.index()] = Life { write: place, read: 0, sole: SEVERAL, freed: is_free, more_reads: false, ..life };
     }
+}
+
+/// Per rank, ids of state that it owns: the first that stand side by side in the table, mostly all.
+fn state(program: &Program) -> Vec<Range<u32>> {
+    let mut of_rank = vec![0..0; program.ranks()];
+    for (id, buffer) in (0..).zip(&program.buffers[..program.lasting()]) {
+        let ids = &mut of_rank[buffer.rank.index()];
+        if ids.start == ids.end {
+            *ids = id..id + 1;
+        } else if ids.end == id {
+            ids.end += 1;
+        }
+    }
+    of_rank
+}
+
+/// Whether an op on another stream than the compute stream touches state.
+fn touches_state_elsewhere(program: &Program, order: &[OpId]) -> bool {
+    let is_state = |buffer: &BufferId| buffer.index() < program.lasting();
+    let mut others = order.iter().map(|&op| program.entry(op)).filter(|entry| entry.stream() != COMPUTE);
+    others.any(|entry| entry.reads().iter().any(is_state) || entry.writes().iter().any(is_state))
+}
+
+/// Whether all `buffers` are among `ids`. There is no way out of the loop: mostly they are, and several are compared at once.
+fn is_within(buffers: &[BufferId], ids: &Range<u32>) -> bool {
+    let size = ids.end - ids.start;
+    buffers.iter().fold(true, |is_within, buffer| is_within & (buffer.0.wrapping_sub(ids.start) < size))
+}
+
+/// Where the place of a stream stands in the clocks of an op.
+fn part_and_lane(stream: u32) -> (usize, usize) {
+    let lanes = Clock::default().len();
+    (stream as usize / lanes, stream as usize % lanes)
 }
 
 /// Whether a kind of op takes these operands.

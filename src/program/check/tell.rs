@@ -2,15 +2,20 @@
 
 use super::order::{Life, Place, Use, Walk};
 use super::{Finding, FindingKind, Named};
-use crate::base::{BufferId, OpId};
+use crate::base::{BufferId, OpId, Rank};
 
 impl Walk<'_> {
-    /// Whether `op` stands where it must not, which is told.
-    pub(super) fn is_misplaced(&mut self, op: OpId) -> bool {
-        let home = self.program.rank_of(op);
+    /// Whether `op`, an op of `home`, stands where it must not, which is told.
+    #[inline]
+    pub(super) fn is_misplaced(&mut self, op: OpId, home: Rank) -> bool {
         if home == self.rank && self.places[op.index()] == 0 {
             return false;
         }
+        self.misplaced(op, home);
+        true
+    }
+
+    fn misplaced(&mut self, op: OpId, home: Rank) {
         let named = Named(self.program, op);
         let sentence = if home == self.rank {
             format!("{named} stands twice in the list of its rank")
@@ -18,7 +23,6 @@ impl Walk<'_> {
             format!("{named} of {home} stands in the list of {}", self.rank)
         };
         self.tell(FindingKind::MisplacedOp, vec![op], sentence, "an op stands once, in the list of its own rank");
-        true
     }
 
     pub(super) fn wrong_operands(&mut self, op: OpId) {

@@ -53,7 +53,7 @@ pub(super) struct Operands<'a> {
     pub(super) reads: &'a [BufferId],
     pub(super) writes: &'a [BufferId],
     /// So many buffers at the head of their table are state.
-    pub(super) lasting: usize,
+    pub(super) lasting: u32,
 }
 
 impl Ops {
@@ -82,32 +82,8 @@ impl Ops {
     }
 
     #[inline]
-    pub(super) fn row(&self, op: OpId) -> &Row {
-        &self.rows[op.index()]
-    }
-
-    #[inline]
-    pub(super) fn reads(&self, row: &Row) -> &[BufferId] {
-        let [start, end, _] = row.operands.bounds;
-        &self.operands[start as usize..end as usize]
-    }
-
-    #[inline]
-    pub(super) fn writes(&self, row: &Row) -> &[BufferId] {
-        let [_, start, end] = row.operands.bounds;
-        &self.operands[start as usize..end as usize]
-    }
-
-    #[inline]
-    pub(super) fn passing_reads(&self, row: &Row) -> &[BufferId] {
-        let Place { bounds: [start, end, _], state: [state, _] } = row.operands;
-        &self.operands[start as usize..end as usize - usize::from(state)]
-    }
-
-    #[inline]
-    pub(super) fn passing_writes(&self, row: &Row) -> &[BufferId] {
-        let Place { bounds: [_, start, end], state: [_, state] } = row.operands;
-        &self.operands[start as usize..end as usize - usize::from(state)]
+    pub(super) fn entry(&self, op: OpId) -> Entry<'_> {
+        Entry { row: &self.rows[op.index()], ops: self }
     }
 
     pub(super) fn passing_reads_mut(&mut self, op: OpId) -> &mut [BufferId] {
@@ -126,17 +102,108 @@ impl Ops {
     pub(super) fn free(&mut self, op: OpId, buffer: BufferId) {
         self.rows[op.index()].frees.push(&mut self.pool, buffer.0);
     }
+}
 
+/// An op's entry in the tables. Whoever asks several things of one op looks its row up once.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    row: &'a Row,
+    ops: &'a Ops,
+}
+
+impl<'a> Entry<'a> {
+    /// What the op does.
+    #[must_use]
     #[inline]
-    pub(super) fn waits(&self, row: &Row) -> impl Iterator<Item = OpId> + '_ {
-        self.chain(row.waits).map(OpId)
+    pub fn kind(self) -> OpKind {
+        self.row.kind
     }
 
+    /// Its rank.
+    #[must_use]
     #[inline]
-    pub(super) fn frees(&self, row: &Row) -> impl Iterator<Item = BufferId> + '_ {
-        self.chain(row.frees).map(BufferId)
+    pub fn rank(self) -> Rank {
+        self.row.rank
     }
 
+    /// Its stream.
+    #[must_use]
+    #[inline]
+    pub fn stream(self) -> StreamId {
+        self.row.stream
+    }
+
+    /// The buffers that it reads.
+    #[must_use]
+    #[inline]
+    pub fn reads(self) -> &'a [BufferId] {
+        let [start, end, _] = self.row.operands.bounds;
+        &self.ops.operands[start as usize..end as usize]
+    }
+
+    /// The buffers that it writes.
+    #[must_use]
+    #[inline]
+    pub fn writes(self) -> &'a [BufferId] {
+        let [_, start, end] = self.row.operands.bounds;
+        &self.ops.operands[start as usize..end as usize]
+    }
+
+    /// The buffers that it reads, without the state at the end of the list.
+    #[must_use]
+    #[inline]
+    pub fn passing_reads(self) -> &'a [BufferId] {
+        let Place { bounds: [start, end, _], state: [state, _] } = self.row.operands;
+        &self.ops.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    /// The buffers that it writes, without the state at the end of the list.
+    #[must_use]
+    #[inline]
+    pub fn passing_writes(self) -> &'a [BufferId] {
+        let Place { bounds: [_, start, end], state: [_, state] } = self.row.operands;
+        &self.ops.operands[start as usize..end as usize - usize::from(state)]
+    }
+
+    /// The state at the end of what it reads and at the end of what it writes.
+    #[must_use]
+    #[inline]
+    pub fn state(self) -> [&'a [BufferId]; 2] {
+        let Place { bounds: [_, reads, writes], state: [read, written] } = self.row.operands;
+        [(reads, read), (writes, written)].map(|(end, state)| {
+            let end = end as usize;
+            &self.ops.operands[end - usize::from(state)..end]
+        })
+    }
+
+    /// The ops that it waits for, the latest wait first.
+    #[inline]
+    pub fn waits(self) -> impl Iterator<Item = OpId> + 'a {
+        self.ops.chain(self.row.waits).map(OpId)
+    }
+
+    /// The buffers whose last use it is.
+    #[inline]
+    pub fn frees(self) -> impl Iterator<Item = BufferId> + 'a {
+        self.ops.chain(self.row.frees).map(BufferId)
+    }
+
+    /// Why it is here.
+    #[must_use]
+    #[inline]
+    pub fn origin(self) -> Origin {
+        self.ops.origins[self.row.origin as usize]
+    }
+
+    /// The place of its origin in the program's table: equal places are equal origins.
+    #[must_use]
+    #[inline]
+    pub fn origin_index(self) -> u32 {
+        self.row.origin
+    }
+}
+
+impl Ops {
     fn chain(&self, chain: Chain) -> Ids<'_> {
         Ids { chain, pool: &self.pool }
     }
@@ -178,9 +245,11 @@ impl Chain {
 }
 
 /// How much of `list` is state, counted from its end. Fewer than there are does no harm.
-fn state(list: &[BufferId], lasting: usize) -> u16 {
-    let passing = list.iter().rposition(|buffer| buffer.index() >= lasting).map_or(0, |last| last + 1);
-    u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
+fn state(list: &[BufferId], lasting: u32) -> u16 {
+    let passing = list.iter().position(|buffer| buffer.0 < lasting).unwrap_or(list.len());
+    // A loop without a way out, since most lists pass: several entries are compared at once.
+    let is_all = list[passing..].iter().fold(true, |is_all, buffer| is_all & (buffer.0 < lasting));
+    if is_all { u16::try_from(list.len() - passing).unwrap_or(0) } else { 0 }
 }
 
 fn link(place: usize) -> Link {
