@@ -7,7 +7,7 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::base::words::counted;
-use crate::base::{Rank, Ticks};
+use crate::base::{OpId, Rank, Ticks};
 use crate::lab::Lab;
 use crate::observe::breakpoint::Breakpoint;
 use crate::observe::explain::idle;
@@ -22,7 +22,7 @@ use crate::program::head::head;
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// When a breakpoint is met, such as "r2 op 1B3", "mb 3", "time 14", "r0 memory 1.5 MiB", "nan"; may be given several times
+    /// When a breakpoint is met, such as "r2 op 2B3", "mb 3", "time 14", "r0 memory 1.5 MiB", "nan"; may be given several times
     #[arg(long = "break", value_name = "COND")]
     breakpoints: Vec<String>,
     /// Why a rank is idle at a time, such as "r3 12"; may be given several times
@@ -73,8 +73,11 @@ fn met(observed: &Observed, breakpoint: &Breakpoint, hits: &[usize]) -> String {
     let mut text = format!("{breakpoint}: met {}\n", counted(hits.len() as u64, "time"));
     for &event in hits.iter().take(MOST_HITS) {
         let happened = run.trace.events[event - 1];
-        let (time, rank) = (run.trace.clock.show(happened.time), run.program.rank_of(happened.op));
-        let _ = writeln!(text, "  event {event} at {time}: {rank} `{}`", head(run.program, happened.op));
+        // A message is the event of two ranks: what is told is what the rank does that was asked for.
+        let is_asked = |&op: &OpId| breakpoint.rank.is_none_or(|rank| rank == run.program.rank_of(op));
+        let op = run.started_by(happened.op).find(is_asked).unwrap_or(happened.op);
+        let (time, rank) = (run.trace.clock.show(happened.time), run.program.rank_of(op));
+        let _ = writeln!(text, "  event {event} at {time}: {rank} `{}`", head(run.program, op));
     }
     if hits.len() > MOST_HITS {
         let _ = writeln!(text, "  ... and {} more", hits.len() - MOST_HITS);

@@ -205,21 +205,35 @@ impl RankMetrics {
     }
 
     fn in_flight(&mut self, run: &Run, ops: &[OpId]) {
-        let computing = ops.iter().copied().filter(|&op| run.computes(op));
-        let mut slots: Vec<(Slot, Ticks, Ticks)> = Vec::new();
-        for op in computing {
-            let (Some(slot), Some(times)) = (run.program.op(op).origin.slot, run.times(op)) else { continue };
-            if Kind::of(run, op) == Kind::Optimizer {
-                continue;
-            }
-            match slots.last_mut() {
-                Some((last, _, end)) if *last == slot => *end = times.end,
-                _ => slots.push((slot, times.start, times.end)),
-            }
-        }
-        self.peak_in_flight = peak(&slots, |pass| matches!(pass, Pass::B | Pass::I));
-        self.peak_in_flight_to_weight = peak(&slots, |pass| matches!(pass, Pass::B | Pass::W));
+        self.peak_in_flight = peak(&in_flight(run, ops, |pass| matches!(pass, Pass::B | Pass::I)));
+        self.peak_in_flight_to_weight = peak(&in_flight(run, ops, |pass| matches!(pass, Pass::B | Pass::W)));
     }
+}
+
+/// When how many micro-batches of each stage come to be held and are given back, in order: from the start of their forward to the end of
+/// the pass that `ends` them. `ops` are those of one rank in issue order.
+#[must_use]
+pub fn in_flight(run: &Run, ops: &[OpId], ends: impl Fn(Pass) -> bool) -> Vec<(Ticks, i32)> {
+    let mut slots: Vec<(u32, Slot, Ticks, Ticks)> = Vec::new();
+    for &op in ops.iter().filter(|&&op| run.computes(op) && Kind::of(run, op) != Kind::Optimizer) {
+        let origin = run.program.entry(op).origin();
+        let (Some(slot), Some(times)) = (origin.slot, run.times(op)) else { continue };
+        match slots.last_mut() {
+            Some((step, last, _, end)) if (*step, *last) == (origin.step, slot) => *end = times.end,
+            _ => slots.push((origin.step, slot, times.start, times.end)),
+        }
+    }
+    // An end at some time comes before a start at that time.
+    let mut changes: Vec<(Ticks, i32)> = Vec::new();
+    for (_, slot, start, end) in slots {
+        if slot.pass == Pass::F {
+            changes.push((start, 1));
+        } else if ends(slot.pass) {
+            changes.push((end, -1));
+        }
+    }
+    changes.sort_unstable();
+    changes
 }
 
 /// The step that metrics speak of.
@@ -228,18 +242,8 @@ const FIRST: u32 = 0;
 /// From when until when.
 type Stretch = (Ticks, Ticks);
 
-/// The most chunks between the start of their F and the end of the pass that `ends`.
-fn peak(slots: &[(Slot, Ticks, Ticks)], ends: impl Fn(Pass) -> bool) -> u32 {
-    // An end at some time comes before a start at that time.
-    let mut changes: Vec<(Ticks, i32)> = Vec::new();
-    for &(slot, start, end) in slots {
-        if slot.pass == Pass::F {
-            changes.push((start, 1));
-        } else if ends(slot.pass) {
-            changes.push((end, -1));
-        }
-    }
-    changes.sort_unstable();
+/// The most that `changes` come to.
+fn peak(changes: &[(Ticks, i32)]) -> u32 {
     let held = changes.iter().scan(0, |held, (_, change)| {
         *held += change;
         Some(*held)

@@ -55,6 +55,17 @@ impl<'a> Run<'a> {
         Self { program, trace, links: Cow::Owned(Links::new(program)), step_ends: Cow::Owned(step_ends(program, trace)) }
     }
 
+    /// The ops that the event which starts `op` starts with it: `op`, the other end of a message, the other members of a collective.
+    pub fn started_by(&self, op: OpId) -> impl Iterator<Item = OpId> + '_ {
+        let members: &[OpId] = match self.program.kind(op) {
+            OpKind::Collective(collective) => self.links.members(collective),
+            _ => &[],
+        };
+        let together = |peer: &OpId| self.trace.event_of(*peer) == self.trace.event_of(op);
+        let peer = self.links.peer(op).filter(together);
+        std::iter::once(op).chain(peer).chain(members.iter().copied().filter(move |&member| member != op))
+    }
+
     /// The end of the first step: the makespan.
     #[must_use]
     pub fn makespan(&self) -> Ticks {

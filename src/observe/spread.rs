@@ -52,7 +52,7 @@ pub struct Held {
     pub twice: bool,
 }
 
-/// How far a collective is: steps that have started, of how many.
+/// How far a collective is: of a ring the steps that have started, of how many; of anything else the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
     /// Reduce-scatter, or reduction.
@@ -125,13 +125,15 @@ impl Chunks {
         cell.get(behind.checked_sub(1)?).map(|&(_, held)| held)
     }
 
-    /// How far it is: the furthest member counts.
+    /// How far it is. Round a ring all members step together, and the furthest one counts; in a tree some have more messages than others,
+    /// and all count.
     #[must_use]
     pub fn phase(&self, at: &At) -> Phase {
         let mut phase = Phase::default();
+        let together = if matches!(self.shape, Shape::Ring(_)) { usize::max } else { |sum, more| sum + more };
         for (receives, &split) in self.receives.iter().zip(&self.reduces) {
             let started = receives.partition_point(|&op| at.state(op) >= State::Running);
-            let of = |sum: &mut (usize, usize), done: usize, all: usize| *sum = (sum.0.max(done), sum.1.max(all));
+            let of = |sum: &mut (usize, usize), done: usize, all: usize| *sum = (together(sum.0, done), together(sum.1, all));
             of(&mut phase.reduce, started.min(split), split);
             of(&mut phase.gather, started.saturating_sub(split), receives.len() - split);
         }

@@ -63,12 +63,12 @@ pub struct Coverage {
 /// What one column of a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Spans that touch it.
-    pub spans: usize,
     /// The kind it shows, if anything.
     pub kind: Option<Kind>,
     /// No kind prevails: `kind` is only the largest.
     pub mixed: bool,
+    /// Several spans lie wholly within it: it cannot show each.
+    pub shared: bool,
 }
 
 impl Coverage {
@@ -165,12 +165,12 @@ impl RowCoverage {
             let mut right = Border { edge, started: self.started(left.started, edge.ceiling()), before: None };
             let touching = self.touching(&left, &right);
             let shown = if touching.is_empty() {
-                Column { spans: 0, kind: None, mixed: false }
+                Column { kind: None, mixed: false, shared: false }
             } else if touching.len() <= FEW {
                 few(&touching.map(|place| self.piece(place)), left.edge, right.edge, window)
             } else {
                 let within = right.totals(self, parts).since(&left.totals(self, parts));
-                many(touching.len(), &within, window.scale.ticks)
+                many(&within, window.scale.ticks)
             };
             left = right;
             shown
@@ -221,35 +221,36 @@ fn few(touching: &(impl ExactSizeIterator<Item = Piece> + Clone), from: Edge, to
     let at = |tick: u64| tick.saturating_mul(parts);
     let (left, right) = (at(from.tick) + from.part, at(to.tick) + to.part);
     let mut within = Totals::default();
-    let mut whole: Option<(bool, u64, Kind)> = None;
+    let (mut whole, mut wholly): (Option<(bool, u64, Kind)>, usize) = (None, 0);
     for piece in touching.clone() {
         let (start, end) = (at(piece.start), at(piece.end));
         let fill = end.min(right).saturating_sub(start.max(left));
         within.ticks[piece.kind as usize] += fill;
         if start >= left && end <= right {
+            wholly += usize::from(fill > 0);
             whole = whole.max(Some((!piece.kind.is_idle(), fill, piece.kind)));
         }
     }
-    // Two ops that meet in a column are no mixture: the larger one shows.
-    let (spans, gap) = (touching.len(), touching.clone().any(|piece| piece.kind.is_idle()));
-    let shown = prevailing(&within, right - left).map(|(kind, mixed)| (kind, mixed && gap));
+    // Two ops that meet in a column are no mixture: the larger one shows. But of two that lie within it each would vanish.
+    let (shared, gap) = (wholly > 1, touching.clone().any(|piece| piece.kind.is_idle()));
+    let shown = prevailing(&within, right - left).map(|(kind, mixed)| (kind, mixed && (gap || shared)));
     let shown = shown.or(whole.map(|(.., kind)| (kind, false)));
     let shown = match whole {
         // An op that would vanish otherwise.
-        Some((true, _, kind)) if shown.is_none_or(|(shown, mixed)| mixed || shown.is_idle()) => Some((kind, false)),
+        Some((true, _, kind)) if !shared && shown.is_none_or(|(shown, mixed)| mixed || shown.is_idle()) => Some((kind, false)),
         _ => shown,
     };
-    Column { spans, kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed) }
+    Column { kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed), shared }
 }
 
 /// What prevails. Where nothing lasts a free message shows.
-fn many(spans: usize, within: &Totals, column_ticks: u64) -> Column {
+fn many(within: &Totals, column_ticks: u64) -> Column {
     let (ops, _) = Kind::ALL.split_at(Kind::Waiting as usize);
     let moves = ops.iter().any(|&kind| within.ticks[kind as usize] > 0);
     let messages = || Kind::ALL.into_iter().filter(|&kind| within.instants[kind as usize] > 0);
     let message = messages().max_by_key(|&kind| within.instants[kind as usize]).filter(|_| !moves);
     let shown = message.map(|message| (message, messages().count() > 1)).or_else(|| prevailing(within, column_ticks));
-    Column { spans, kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed) }
+    Column { kind: shown.map(|(kind, _)| kind), mixed: shown.is_some_and(|(_, mixed)| mixed), shared: true }
 }
 
 /// What a column of `column` ticks shows, and whether it is a mixture. Work beats idleness: from a fifth of the column on its largest kind
@@ -451,6 +452,9 @@ mod tests {
         check(&[span(0, 10, Forward), span(11, 14, Bubble)], (Some(Bubble), false));
         check(&[span(0, 15, Forward), span(15, 30, Backward)], (Some(Backward), false));
         check(&[span(0, 16, Forward), span(16, 30, Backward)], (Some(Forward), false));
+        check(&[span(10, 15, Forward), span(15, 20, Backward)], (Some(Backward), true));
+        check(&[span(10, 15, Bubble), span(15, 20, Backward)], (Some(Backward), false));
+        check(&[span(10, 17, Forward), span(17, 20, Backward)], (Some(Forward), false));
         check(&[span(0, 12, Forward), span(12, 30, Bubble)], (Some(Forward), false));
         check(&[span(0, 11, Forward), span(11, 30, Bubble)], (Some(Forward), true));
         check(&[span(12, 13, Forward), span(13, 30, Bubble)], (Some(Forward), false));

@@ -14,8 +14,8 @@ use crate::observe::slack::Slack;
 use crate::observe::state::{At, Progress};
 use crate::observe::why::{CriticalPath, critical_path};
 use crate::observe::{Lanes, Ledger, Metrics, Observed, Report};
+use crate::program::Program;
 use crate::program::plan::Plan;
-use crate::program::{OpKind, Program};
 
 use super::alerts::{Alert, alerts};
 use super::breaks::Breaks;
@@ -209,7 +209,7 @@ impl RunData {
         let shown: Vec<&Row> = rows.iter().map(|&row| row_of(&lanes, row)).collect();
         let critical_stretches = shown.iter().map(|row| critical_stretches(row, &slack)).collect();
         let coverage = Coverage::of(&shown, lanes.ranks.iter().map(|rank| &rank.compute));
-        let in_flight = lanes.ranks.iter().map(|rank| InFlight::new(&run, &rank.compute)).collect();
+        let in_flight = (0..run.program.ranks()).map(|rank| InFlight::new(&run, Rank::new(rank))).collect();
         let prepared = Prepared::new(&run, &lanes, &ledger, &metrics);
         drop(run);
         let mut data = Self {
@@ -329,17 +329,6 @@ impl RunData {
         let place = place.or_else(|| self.rows.iter().position(of_rank))?;
         let posted = || self.at(&run, self.events()).posted(op);
         Some((place, run.times(op).map_or_else(posted, |times| times.start)))
-    }
-
-    /// The ops that the event of `op` starts: itself, the other end of its message, or all members of its collective.
-    pub fn started_by<'a>(&'a self, run: &'a Run<'a>, op: OpId) -> impl Iterator<Item = OpId> + 'a {
-        let members: &[OpId] = match run.program.kind(op) {
-            OpKind::Collective(collective) => run.links.members(collective),
-            _ => &[],
-        };
-        let together = |peer: &OpId| self.record.trace.event_of(*peer) == self.record.trace.event_of(op);
-        let peer = run.links.peer(op).filter(together);
-        std::iter::once(op).chain(peer).chain(members.iter().copied().filter(move |&member| member != op))
     }
 
     /// The op that a span stands for, the first of several; of an idle span, the op that waits.

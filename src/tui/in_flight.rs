@@ -1,9 +1,9 @@
 //! In flight: how many micro-batches a rank holds over time, from the start of a forward to the end of its backward for the input.
 
-use crate::base::Ticks;
-use crate::observe::Kind;
-use crate::observe::rows::{Row, Span};
+use crate::base::{Rank, Ticks};
+use crate::observe::metrics;
 use crate::observe::run::Run;
+use crate::program::plan::Pass;
 
 /// A step function over time, with the largest count of any stretch at hand.
 #[derive(Clone, Debug, Default)]
@@ -17,18 +17,10 @@ pub struct InFlight {
 const BLOCK: usize = 64;
 
 impl InFlight {
-    /// Of a rank's compute row.
+    /// Of a rank.
     #[must_use]
-    pub fn new(run: &Run, row: &Row) -> Self {
-        let of_slot = row.spans.iter().filter(|span| row.origin(run, span).slot.is_some());
-        let change = |span: &Span| match span.kind {
-            Kind::Forward => Some((span.start, 1)),
-            Kind::Backward | Kind::BackwardInput => Some((span.end, -1)),
-            _ => None,
-        };
-        // An end comes before a start at the same time, as in the metrics.
-        let mut changes: Vec<(Ticks, i32)> = of_slot.filter_map(change).collect();
-        changes.sort_unstable();
+    pub fn new(run: &Run, rank: Rank) -> Self {
+        let changes = metrics::in_flight(run, &run.program.order[rank.index()], |pass| matches!(pass, Pass::B | Pass::I));
         let mut count = 0_u32;
         let step = |(time, change): (Ticks, i32)| {
             count = count.saturating_add_signed(change);

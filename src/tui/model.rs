@@ -11,6 +11,7 @@ use crate::teach::{Lesson, Library, Origin, Page};
 
 use super::axis::Window;
 use super::breaks::Breaks;
+use super::commands::Command;
 use super::compare::Pinned;
 use super::data::{Position, RowId, RunData, Values};
 use super::edit::Editing;
@@ -124,6 +125,8 @@ pub struct Model {
     pub player: Player,
     /// The plan that is edited.
     pub editing: Option<Editing>,
+    /// What would have dropped that plan, and was not done yet.
+    pub warned: Option<Command>,
     /// The run that others are compared with.
     pub pinned: Option<Pinned>,
     /// What of the timeline is shown.
@@ -318,6 +321,7 @@ impl Model {
             requests: 0,
             values: None,
             looked: None,
+            warned: None,
             now: Position::default(),
             player: Player::default(),
             editing: None,

@@ -246,10 +246,8 @@ impl Chain {
 
 /// How much of `list` is state, counted from its end. Fewer than there are does no harm.
 fn state(list: &[BufferId], lasting: u32) -> u16 {
-    let passing = list.iter().position(|buffer| buffer.0 < lasting).unwrap_or(list.len());
-    // A loop without a way out, since most lists pass: several entries are compared at once.
-    let is_all = list[passing..].iter().fold(true, |is_all, buffer| is_all & (buffer.0 < lasting));
-    if is_all { u16::try_from(list.len() - passing).unwrap_or(0) } else { 0 }
+    let passing = list.iter().rposition(|buffer| buffer.0 >= lasting).map_or(0, |last| last + 1);
+    u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
 }
 
 fn link(place: usize) -> Link {

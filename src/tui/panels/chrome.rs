@@ -27,6 +27,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
     let heading = if own { model.run.data.title.clone() } else { model.lesson.heading() };
     let x = pen.say(x, 0, &heading, Role::Text);
     let mut facts = facts::facts(&model.run.data);
+    if is_asked(model) {
+        facts.truncate(facts::BEFORE_NUMBERS);
+    }
     if model.run.setup.plan.is_some() {
         facts.insert(0, "[EDITED]".to_owned());
     }
@@ -159,7 +162,9 @@ fn share(part: u64, whole: u64, columns: u16) -> u16 {
 pub fn message(model: &Model, pen: &mut Pen<'_>) {
     let ending = model.message.is_empty() && model.run.data.ranks() > 0 && model.view != View::Lessons;
     let room = pen.width().saturating_sub(2);
-    if ending {
+    if ending && is_asked(model) {
+        pen.say(1, 0, &pen.cut("the numbers of this run come with the answer: Enter", room), Role::Quiet);
+    } else if ending {
         // What does not fit goes whole: half a number is none.
         let mut parts = facts::ending(&model.run.data);
         while parts.len() > 1 && width_of(&parts.join(", ")) > room {
@@ -229,6 +234,11 @@ fn is_idle(model: &Model) -> bool {
 /// What Enter does on the page of the lesson.
 fn next_action(model: &Model) -> Option<Action<'_>> {
     actions(model.lesson.page()?).nth(model.lesson.taken())
+}
+
+/// Whether the page asks something that is not answered yet: whoever bets does not see the result beside the question.
+fn is_asked(model: &Model) -> bool {
+    model.view == View::Lesson && !model.setup.is_turned() && next_action(model) == Some(Action::Answer)
 }
 
 fn key_and_word(pen: &mut Pen<'_>, x: u16, key: &str, word: &str) -> u16 {

@@ -80,7 +80,7 @@ fn lane(data: &RunData, row: usize, window: &Window, area: Rect, pen: &mut Pen<'
     pen.say(1, area.y, &id.rank.to_string(), Role::Text);
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
     for (column, shown) in (0..area.width).zip(data.coverage.rows[row].columns(window, area.width)) {
-        cell(&shown, false, (area.x + column, area.y), pen);
+        cell(shown, false, (area.x + column, area.y), pen);
     }
     labels(data, id, window, area, false, pen);
 }

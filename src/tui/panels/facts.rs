@@ -5,6 +5,9 @@ use crate::observe::{Report, VerdictKind};
 use crate::program::trace::Outcome;
 use crate::tui::data::RunData;
 
+/// So many facts say what the run is; those behind them how it went.
+pub const BEFORE_NUMBERS: usize = 2;
+
 /// Short facts, the most important first.
 #[must_use]
 pub fn facts(data: &RunData) -> Vec<String> {
@@ -14,7 +17,7 @@ pub fn facts(data: &RunData) -> Vec<String> {
     let mut facts = vec!["[MODEL clock]".to_owned(), ranks(data)];
     let outcome = &data.record.trace.outcome;
     if *outcome == Outcome::Completed {
-        facts.push(data.clock().show(data.metrics.makespan));
+        facts.push(step_time(data, ""));
     }
     facts.push(judgement(data));
     facts.retain(|fact| !fact.is_empty());
@@ -34,14 +37,23 @@ pub fn ending(data: &RunData) -> Vec<String> {
     let mut parts = vec![verdict(data)];
     if data.record.trace.outcome == Outcome::Completed {
         // A bare collective has no training steps.
-        let of = if data.program().setting.model.is_some() { " a step" } else { "" };
-        parts.push(format!("{}{of}", data.clock().show(data.metrics.makespan)));
+        parts.push(step_time(data, if data.program().setting.model.is_some() { " a step" } else { "" }));
         if let Some(ratio) = report.bubble.ratio {
             parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
         }
     }
     parts.extend(loss(report));
     parts
+}
+
+/// What the first step takes `of` it, and what a later one takes if that is another time.
+fn step_time(data: &RunData, of: &str) -> String {
+    let show = |time| data.clock().show(time);
+    let first = data.metrics.makespan;
+    match data.metrics.step_period.filter(|&period| period != first) {
+        Some(period) => format!("{}, then {}{of}", show(first), show(period)),
+        None => format!("{}{of}", show(first)),
+    }
 }
 
 fn ranks(data: &RunData) -> String {

@@ -111,7 +111,8 @@ fn title(subject: &Subject<'_>, at: &At, room: u16) -> String {
             };
             let name = format!("{shape}  {} {}", collective.kind.name(), collective.label);
             let ([done, of], [then, of_then]) = ([phase.reduce.0, phase.reduce.1], [phase.gather.0, phase.gather.1]);
-            let long = format!("{name}: {first} step {done} of {of}, {second} {then} of {of_then}");
+            let step = if matches!(chunks.shape, Shape::Ring(_)) { "step" } else { "message" };
+            let long = format!("{name}: {first} {step} {done} of {of}, {second} {then} of {of_then}");
             let short = format!("{shape}  {first} {done}/{of}, {second} {then}/{of_then}");
             if width_of(&long) <= room { long } else { short }
         }

@@ -155,8 +155,10 @@ fn numbers(data: &RunData) -> Vec<Line> {
         let formula = (moved, format!("{text}; a ring sends (N-1)/N of it"));
         add("payloads, in parameters", short_number(rank.traffic_psi), formula);
     }
-    add("bubble, of all time", facts::percent(metrics.bubble_fraction()), formula(Quantity::BubbleFraction, &facts::percent));
+    // Where nobody computes there is no bubble: all time is communication.
     if let Some(work) = metrics.bubble_ratio() {
+        let of_time = formula(Quantity::BubbleFraction, &facts::percent);
+        add("bubble, of all time", facts::percent(metrics.bubble_fraction()), of_time);
         add("bubble, of the work", facts::percent(work), formula(Quantity::BubbleRatio, &facts::percent));
     }
     let sum = |of: Part| metrics.ranks.iter().map(of).sum::<Ticks>().0;

@@ -225,7 +225,7 @@ fn breaks(model: &Model, selected: usize, pen: &mut Pen<'_>) {
         choice(&mut inside, y, place == selected, &[(2, &words), (42, &times), (59, &next)]);
     }
     let mut y = room + 1;
-    inside.say(1, y, "a command sets any: `:break r2 op 1B3`", Role::Quiet);
+    inside.say(1, y, "a command sets any: `:break r2 op 2B3`", Role::Quiet);
     for (form, meaning) in Breakpoint::FORMS {
         y += 1;
         inside.say(3, y, form, Role::Strong);

@@ -189,12 +189,12 @@ fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<
     name(id, selected, area, pen);
     let (mut level, mut mixed) = (Level::default(), false);
     for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(window, area.width)) {
-        if shown.spans > 2 {
+        if shown.shared {
             level = Level::Bucketed;
         }
         mixed |= shown.mixed;
         let hollow = model.timeline.critical && !is_critical(&data.critical_stretches[index], window, column);
-        cell(&shown, hollow, (area.x + column, area.y), pen);
+        cell(shown, hollow, (area.x + column, area.y), pen);
     }
     level = level.max(labels(data, id, window, area, model.timeline.critical, pen));
     if selected && let Some(column) = window.visible(model.timeline.cursor.time, area.width) {
@@ -247,7 +247,7 @@ fn is_critical(stretches: &[(Ticks, Ticks)], window: &Window, column: u16) -> bo
 }
 
 /// A cell of a lane; hollow if what runs there has slack, and critical ops are marked.
-pub(super) fn cell(shown: &Column, hollow: bool, (x, y): (u16, u16), pen: &mut Pen<'_>) {
+pub(super) fn cell(shown: Column, hollow: bool, (x, y): (u16, u16), pen: &mut Pen<'_>) {
     let Some(kind) = shown.kind else { return };
     if hollow && kind.is_compute() {
         return pen.put(x, y, pen.tier.hollow(), pen.theme.stroke(kind));

@@ -19,7 +19,7 @@ pub fn write_plan(name: &str, text: &str, overwrite: bool) -> Option<String> {
     let path = Path::new(name);
     let written = if overwrite { file::replace(path, text) } else { file::write_new(path, text) };
     match written {
-        Ok(()) => Some(format!("wrote {name}: `ranklab run {name}` runs it, and PyTorch loads it")),
+        Ok(()) => Some(format!("wrote {name}: `ranklab run {name}` runs it with a small model, and PyTorch loads it")),
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !overwrite => None,
         Err(error) => Some(format!("cannot write {name}: {error}")),
     }

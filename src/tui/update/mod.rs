@@ -196,6 +196,12 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
         model.say("open a lesson first");
         return None;
     }
+    if loses_plan(model, command) && model.warned != Some(command) {
+        model.warned = Some(command);
+        model.say("the edited plan goes with that: W saves it to a file first; the same key again drops it");
+        return None;
+    }
+    model.warned = None;
     if needs_run(command) && model.asked.is_some() && model.run.data.ranks() == 0 {
         model.say("still computing ...");
         return None;
@@ -250,6 +256,19 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             ControlFlow::Continue(()) => None,
         },
     }
+}
+
+/// Whether a command drops the plan that the learner has edited.
+fn loses_plan(model: &Model, command: Command) -> bool {
+    model.setup.plan.is_some()
+        && match command {
+            Command::Open => model.view == View::Lessons && !pages::is_open(model),
+            Command::NextPage | Command::PreviousPage => runs::turn_changes_run(model, command == Command::NextPage),
+            Command::Back => model.view == View::Lessons,
+            Command::Interrupt => model.asked.is_none() && !model.player.on,
+            Command::QuitKeepingFrame => true,
+            _ => false,
+        }
 }
 
 /// Whether a command steps or moves about in a run.

@@ -43,11 +43,22 @@ fn on_text(model: &Model) -> bool {
 
 fn open_selected(model: &mut Model) -> Option<Effect> {
     let library = Arc::clone(&model.shelf.library);
+    if is_open(model) {
+        model.view = View::Lesson;
+        return None;
+    }
     if let Some(lesson) = library.lessons().get(model.shelf.selected) {
         return Some(runs::open(model, Arc::new(lesson.clone())));
     }
     model.say("this lesson cannot be read: mend what is listed, and start again");
     None
+}
+
+/// Whether the selected lesson is the open one: it is as the learner left it.
+pub fn is_open(model: &Model) -> bool {
+    let selected = model.shelf.library.lessons().get(model.shelf.selected);
+    let is_here = selected.is_some_and(|lesson| lesson.name == model.lesson.lesson.name);
+    is_here && (model.run.number > 0 || model.asked.is_some())
 }
 
 /// The next thing on the page: a value to try, or an answer.
@@ -95,11 +106,15 @@ fn reveal(model: &mut Model, next: Action) {
     });
 }
 
-fn turn(model: &mut Model, forward: bool) -> Option<Effect> {
+/// The page behind the present one, or before it; at the ends the present one.
+pub fn neighbour(model: &Model, forward: bool) -> usize {
     let last = model.lesson.lesson.pages.len().saturating_sub(1);
-    let page = model.lesson.page;
-    let next = if forward { (page + 1).min(last) } else { page.saturating_sub(1) };
-    if next == page {
+    if forward { (model.lesson.page + 1).min(last) } else { model.lesson.page.saturating_sub(1) }
+}
+
+fn turn(model: &mut Model, forward: bool) -> Option<Effect> {
+    let next = neighbour(model, forward);
+    if next == model.lesson.page {
         model.say(if forward { "this is the last page" } else { "this is the first page" });
         return None;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Effect;
 use super::timeline;
-use crate::base::{OpId, Ticks};
+use crate::base::{OpId, Rank, Ticks};
 use crate::observe::breakpoint::{Breakpoint, Condition};
 use crate::observe::lanes::in_compute_row;
 use crate::observe::state::State;
@@ -35,14 +35,19 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> ControlFl
 
 /// The event behind which the learner stands, as the focus rank has it if it takes part: `ev 83: r1 recv x2.0 <- r0`.
 fn done(model: &Model) -> String {
+    done_on(model, model.focus_rank())
+}
+
+/// The same, as an op of `rank` if it took part.
+fn done_on(model: &Model, rank: Rank) -> String {
     let data = &model.run.data;
     let event = model.now.event;
     let Some(last) = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)) else {
         return "the start of the run: nothing has happened yet".to_owned();
     };
-    let (run, focus) = (data.run(), model.focus_rank());
-    let of_focus = data.started_by(&run, last.op).find(|&op| data.program().rank_of(op) == focus);
-    let op = of_focus.unwrap_or(last.op);
+    let run = data.run();
+    let of_rank = run.started_by(last.op).find(|&op| data.program().rank_of(op) == rank);
+    let op = of_rank.unwrap_or(last.op);
     let end = if event == data.events() { " (the end of the run)" } else { "" };
     format!("ev {event}: {} {}{end}", data.program().rank_of(op), head(data.program(), op))
 }
@@ -61,11 +66,11 @@ fn moved(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Opt
         Command::Begin => unit(model, false),
         Command::Continue => {
             let page = page_stop(model).filter(|&stop| stop > model.now.event);
-            stop_at(model, page, model.breaks.next(model.now.event).map(named), usize::MAX, std::cmp::min);
+            stop_at(model, page, model.breaks.next(model.now.event).map(stop), usize::MAX, std::cmp::min);
         }
         Command::Reverse => {
             let page = page_stop(model).filter(|&stop| stop < model.now.event);
-            stop_at(model, page, model.breaks.last(model.now.event).map(named), 0, std::cmp::max);
+            stop_at(model, page, model.breaks.last(model.now.event).map(stop), 0, std::cmp::max);
         }
         Command::RunToCursor => {
             let (cursor, data) = (model.timeline.cursor, &model.run.data);
@@ -99,24 +104,29 @@ fn page_stop(model: &Model) -> Option<usize> {
     stop.and_then(|stop| stop.position(data.program(), &data.record.trace))
 }
 
-/// An event with the words of its breakpoint.
-fn named((event, stop): (usize, &Break)) -> (usize, String) {
-    (event, stop.when.to_string())
+/// An event with its breakpoint.
+fn stop((event, at): (usize, &Break)) -> (usize, Breakpoint) {
+    (event, at.when.clone())
+}
+
+/// Says at which breakpoint the run has stopped, and what happened there: on its rank, if it speaks of one.
+fn say_stop(model: &mut Model, at: &Breakpoint) {
+    let done = done_on(model, at.rank.unwrap_or_else(|| model.focus_rank()));
+    model.say(format!("stopped at {at}: {done}"));
 }
 
 /// Goes to the stop of the page or to the breakpoint, whichever is `nearer`; if there is neither, to the `end`.
 fn stop_at(
     model: &mut Model,
     page: Option<usize>,
-    found: Option<(usize, String)>,
+    found: Option<(usize, Breakpoint)>,
     end: usize,
     nearer: fn(usize, usize) -> usize,
 ) {
-    let (page, found) = (page.unwrap_or(end), found.unwrap_or((end, String::new())));
-    let event = nearer(page, found.0);
+    let event = nearer(page.unwrap_or(end), found.as_ref().map_or(end, |(event, _)| *event));
     seek(model, event);
-    if event == found.0 && !found.1.is_empty() {
-        model.say(format!("stopped at {}: {}", found.1, done(model)));
+    if let Some((_, at)) = found.filter(|(found, _)| *found == event) {
+        say_stop(model, &at);
     }
 }
 
@@ -229,9 +239,9 @@ pub fn play(model: &mut Model, elapsed: Duration) {
     }
     let time = Ticks(model.now.time.0.saturating_add(played(model, elapsed)));
     let event = model.run.data.events_until(time);
-    if let Some((stop, words)) = model.breaks.next(model.now.event).filter(|(stop, _)| *stop <= event).map(named) {
-        seek(model, stop);
-        return model.say(format!("stopped at {words}: {}", done(model)));
+    if let Some((event, at)) = model.breaks.next(model.now.event).filter(|(stop, _)| *stop <= event).map(stop) {
+        seek(model, event);
+        return say_stop(model, &at);
     }
     if time >= model.run.data.end() {
         return seek(model, usize::MAX);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Effect;
 use super::edit;
+use super::pages;
 use super::timeline;
-use crate::teach::{Lesson, Stop};
+use crate::teach::{Lesson, Page, Stop};
 use crate::tui::data::{Position, RunData};
 use crate::tui::model::{
     Asked, Landing, LessonModel, Model, Overlay, Player, RunModel, Setup, Shown, TimelineModel, VIEWS, View,
@@ -34,10 +35,9 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
 /// that were turned stay only for a page that says nothing of either.
 pub fn turned(model: &mut Model) -> Option<Effect> {
     let page = model.lesson.page()?;
-    let (scenario, stops) = (page.scenario.clone(), page.stop.is_some());
-    let turned = model.setup.is_turned();
-    if model.setup.name != scenario || (turned && stops) {
-        if turned {
+    if changes_run(model, page) {
+        let scenario = page.scenario.clone();
+        if model.setup.is_turned() {
             model.say(PUT_BACK);
         }
         let setup = Setup::of(&model.lesson.lesson, &scenario);
@@ -49,6 +49,18 @@ pub fn turned(model: &mut Model) -> Option<Effect> {
         land(model, Landing::Page);
     }
     None
+}
+
+/// Whether the page behind the present one, or before it, takes another run than the one that is set up.
+#[must_use]
+pub fn turn_changes_run(model: &Model, forward: bool) -> bool {
+    let next = pages::neighbour(model, forward);
+    let page = model.lesson.lesson.pages.get(next).filter(|_| next != model.lesson.page);
+    page.is_some_and(|page| changes_run(model, page))
+}
+
+fn changes_run(model: &Model, page: &Page) -> bool {
+    model.setup.name != page.scenario || (model.setup.is_turned() && page.stop.is_some())
 }
 
 /// What is said where the knobs of one page do not hold on the next.
@@ -206,5 +218,5 @@ fn land(model: &mut Model, landing: Landing) {
 fn started(data: &RunData, index: usize, rank: usize) -> Option<crate::base::OpId> {
     let op = data.record.trace.events.get(index)?.op;
     let run = data.run();
-    data.started_by(&run, op).find(|&op| data.program().rank_of(op).index() == rank)
+    run.started_by(op).find(|&op| data.program().rank_of(op).index() == rank)
 }
