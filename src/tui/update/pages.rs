@@ -43,7 +43,7 @@ fn on_text(model: &Model) -> bool {
 
 fn open_selected(model: &mut Model) -> Option<Effect> {
     let library = Arc::clone(&model.shelf.library);
-    if is_open(model) {
+    if model.setup.plan.is_some() && is_open(model) {
         model.view = View::Lesson;
         return None;
     }
@@ -54,7 +54,7 @@ fn open_selected(model: &mut Model) -> Option<Effect> {
     None
 }
 
-/// Whether the selected lesson is the open one: it is as the learner left it.
+/// Whether the selected lesson is the open one. With an edited plan it is found as it was left; else it begins anew.
 pub fn is_open(model: &Model) -> bool {
     let selected = model.shelf.library.lessons().get(model.shelf.selected);
     let is_here = selected.is_some_and(|lesson| lesson.name == model.lesson.lesson.name);
