@@ -93,6 +93,8 @@ fn tokens_are_shared_out() {
         "data = 2\n[data_parallel]\nstrategy = \"zero-2\"\nbucket_mib = 0.01\n",
         "data = 3\n[data_parallel]\nstrategy = \"fsdp\"\n",
         "data = 2\n[data_parallel]\nno_sync = false\n",
+        "data = 2\n[data_parallel]\noverlap = false\n",
+        "data = 2\n[data_parallel]\nstrategy = \"zero-3\"\noverlap = false\nexpand = true\n",
         "pipeline = 2\n[pipeline]\nschedule = \"zb-h1\"\n",
     ] {
         for (model, tensor) in [(GPT, 2), (GPT, 8), (LLAMA, 6)] {
@@ -230,4 +232,66 @@ fn every_small_mesh_equals_one_device() {
         }
     }
     assert!(number > 20);
+}
+
+/// Masks are drawn by place in the whole tensor: every rank drops what one device drops of its heads, and of its tokens.
+#[test]
+fn slices_drop_what_one_device_drops() {
+    for more in [
+        "",
+        "[numerics]\ndtype = \"f64\"\n",
+        "[recompute]\nmode = \"full\"\n",
+        "[recompute]\nmode = \"selective\"\n",
+        "data = 2\n",
+        "pipeline = 2\n",
+    ] {
+        for (model, tensor) in [(GPT, 2), (GPT, 8), (LLAMA, 6)] {
+            let model: &str = format!("{model}dropout = 0.2\n").leak();
+            Case { model, tensor, more }.check(CLOSE);
+            let (model, more) = sharing_tokens(model, more);
+            Case { model, tensor, more }.check(CLOSE);
+        }
+    }
+}
+
+/// Parts of sums are rounded to half precision where one device rounds the sum.
+#[test]
+fn slices_in_half_precision_drift_no_more_than_they_may() {
+    for more in ["", "data = 2\n[data_parallel]\nstrategy = \"fsdp\"\n", "[recompute]\nmode = \"full\"\n"] {
+        for (model, tensor) in [(GPT, 2), (GPT, 4), (LLAMA, 6)] {
+            let model: &str = format!("{model}parameter_dtype = \"bf16\"\n").leak();
+            Case { model, tensor, more }.check(CLOSE);
+            let (model, more) = sharing_tokens(model, more);
+            Case { model, tensor, more }.check(CLOSE);
+        }
+    }
+}
+
+/// A pipeline that is never drained stashes the weights of modules.
+#[test]
+fn stages_that_update_under_way_may_be_cut_up() {
+    for schedule in ["pipedream", "pipedream-2bw"] {
+        let more = format!("pipeline = 3\n[pipeline]\nschedule = \"{schedule}\"\n");
+        Case { model: GPT, tensor: 2, more: more.leak() }.check(CLOSE);
+    }
+}
+
+/// Each fault is traced to a cause that the program shows, on several numbers of ranks.
+#[test]
+fn faults_among_slices_have_causes() {
+    for (tensor, kind, rank, cause) in [
+        (2, "same-seed", 1, "2 copies of one slice"),
+        (8, "same-seed", 1, "8 copies of one slice"),
+        (2, "rows-of-qkv", 0, "which are no queries, keys or values of its heads"),
+        (4, "rows-of-qkv", 0, "which are no queries, keys or values of its heads"),
+        (2, "bias-before-sum", 0, "behind the sum it counts 2 times"),
+        (4, "bias-before-sum", 0, "behind the sum it counts 4 times"),
+    ] {
+        let more = format!("[[trouble]]\nkind = \"{kind}\"\n");
+        let text = Case { model: GPT, tensor, more: more.leak() }.text();
+        let run = run(&text);
+        let found = run.diagnosis.first().unwrap_or_else(|| panic!("a diagnosis of\n{text}"));
+        assert_eq!((run.verdict.name(), found.rank.0), ("wrong", rank), "{}\n{text}", found.cause);
+        assert!(found.cause.contains(cause), "{}\n{text}", found.cause);
+    }
 }
