@@ -244,19 +244,6 @@ impl Program {
         self.order.len()
     }
 
-    /// How many ranks each rank stands for.
-    #[must_use]
-    pub fn fold(&self) -> usize {
-        self.setting.fold.ranks
-    }
-
-    /// The number, among all ranks, of the `folded`-th that `rank` stands for.
-    #[must_use]
-    pub fn unfolded(&self, rank: Rank, folded: usize) -> usize {
-        let Line { ranks, stride } = self.setting.fold;
-        rank.index() / stride * stride * ranks + folded * stride + rank.index() % stride
-    }
-
     /// The number of ops in the tables, whether or not they stand in an order list.
     #[must_use]
     pub fn ops(&self) -> usize {
