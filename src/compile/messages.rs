@@ -205,7 +205,7 @@ pub(super) fn first_slot<'order>(
             let slot = |op| program.entry(op).origin().slot;
             slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
         };
-        program.origin_index(op) == program.origin_index(before) || (!joined.is_empty() && is_joined())
+        program.entry(op).origin_index() == program.entry(before).origin_index() || (!joined.is_empty() && is_joined())
     };
     let last = order.windows(2).position(|pair| !is_one(pair[0], pair[1])).unwrap_or(order.len().checked_sub(1)?);
     Some(order.split_at(last + 1))

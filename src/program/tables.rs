@@ -268,13 +268,6 @@ impl Program {
         self.ops.entry(id)
     }
 
-    /// The place of an op's origin in the program's table: equal places are equal origins.
-    #[must_use]
-    #[inline]
-    pub fn origin_index(&self, id: OpId) -> u32 {
-        self.entry(id).origin_index()
-    }
-
     /// The buffers that an op reads.
     #[must_use]
     #[inline]
