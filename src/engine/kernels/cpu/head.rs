@@ -103,7 +103,7 @@ fn backward_weight_of<T: Float>(
 pub const IGNORED: u32 = u32::MAX;
 
 /// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one of whole sequences counts.
-fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
+pub(super) fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
     let ids = read_ids(dims, targets, Some(IGNORED))?;
     if dims.segment.of == 1 && ids.iter().all(|&id| id == IGNORED) {
         bail!("no target counts");
