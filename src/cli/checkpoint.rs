@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::export::write_new;
-use super::failure::print;
+use super::failure::{note, print};
 use super::{Exit, Failure, Outcome};
 use crate::base::Bytes;
 use crate::base::words::counted;
@@ -68,7 +68,7 @@ fn write_export(out: &Path, name: &str, checkpoint: &Checkpoint, gathers: bool) 
         if gathers { export::gathered(&checkpoint.manifest, &*checkpoint.whole(name)?) } else { export::ungathered(checkpoint) };
     let bytes = bytes.map_err(|error| Failure::Io(format!("cannot export `{name}`: {error}")))?;
     write_new(out, &bytes)?;
-    eprintln!("wrote {}, {}", out.display(), Bytes(bytes.len() as u64));
+    note(format_args!("wrote {}, {}", out.display(), Bytes(bytes.len() as u64)));
     Ok(())
 }
 
@@ -133,7 +133,11 @@ pub fn place(folder: &Path, scenario: &Scenario) -> Result<(), Failure> {
 pub fn start(folder: &Path, scenario: &Scenario) -> Result<Start, Failure> {
     let (name, checkpoint) = load(folder)?;
     let start = checkpoint::start(&name, &checkpoint, scenario)?;
-    eprintln!("goes on behind step {} of {name}, saved by {}", checkpoint.manifest.step, checkpoint.manifest.written_by());
+    note(format_args!(
+        "goes on behind step {} of {name}, saved by {}",
+        checkpoint.manifest.step,
+        checkpoint.manifest.written_by()
+    ));
     Ok(start)
 }
 
@@ -178,11 +182,11 @@ pub fn save(folder: &Path, run: &Run) -> Result<(), Failure> {
         Failure::Io(format!("cannot save a checkpoint in `{name}`: {error}; what was there before is as it was"))
     };
     let saved = checkpoint::save(&mut Disk(folder.to_owned()), &state).map_err(unwritten)?;
-    eprintln!(
+    note(format_args!(
         "saved {name}, behind step {}: {} of {}",
         saved.step,
         counted(saved.ranks.len() as u64, "file"),
         saved.written_by()
-    );
+    ));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `ranklab compile FILE [--after PASS]`: the plan, or the program behind a pass.
 
-use super::failure::print;
+use super::failure::{note, print};
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::compile;
@@ -46,9 +46,9 @@ fn plan(training: &Training) -> String {
         let text = plan.to_string();
         if let Err(errors) = Sheet::parse(&text) {
             let why = errors.first().map_or(String::new(), ToString::to_string);
-            eprintln!("note: PyTorch does not load this plan: {why}");
+            note(format_args!("note: PyTorch does not load this plan: {why}"));
         } else if plan.micro_batches() < plan.rows.len() {
-            eprintln!("note: PyTorch warns of fewer micro-batches than ranks");
+            note(format_args!("note: PyTorch warns of fewer micro-batches than ranks"));
         }
         return text;
     };

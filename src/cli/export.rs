@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 
-use super::failure::print;
+use super::failure::{note, print};
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::lab::Lab;
@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         print(&text)?;
     } else {
         write_new(&arguments.output, &text)?;
-        eprintln!("wrote {}", arguments.output.display());
+        note(format_args!("wrote {}", arguments.output.display()));
     }
     Ok(Exit::of(&run))
 }

@@ -1,5 +1,6 @@
 //! How a command ends: exit codes, and failures with their messages.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -45,6 +46,11 @@ pub enum Failure {
     Io(String),
     /// The reader of standard output went away: nothing is wrong.
     Closed,
+}
+
+/// Says something beside the output, on standard error. Nobody may listen.
+pub fn note(text: fmt::Arguments) {
+    _ = writeln!(io::stderr(), "{text}");
 }
 
 impl Exit {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::failure::print;
+use super::failure::{note, print};
 use super::{Exit, Failure, Outcome};
 use crate::base::PointToPoint;
 use crate::base::tables::TABLES;
@@ -62,7 +62,7 @@ pub fn lessons() -> Outcome {
     ))?;
     for broken in library.broken() {
         for problem in &broken.problems {
-            eprintln!("lesson {}: {problem}", broken.name);
+            note(format_args!("lesson {}: {problem}", broken.name));
         }
     }
     Ok(Exit::Done)

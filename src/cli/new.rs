@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::export::write_new;
-use super::failure::print;
+use super::failure::{note, print};
 use super::{Exit, Outcome};
 use crate::scenario;
 
@@ -22,6 +22,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     write_new(&arguments.file, scenario::new_scenario())?;
     let name = arguments.file.display();
-    eprintln!("wrote {name}; next: ranklab run {name}");
+    note(format_args!("wrote {name}; next: ranklab run {name}"));
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::export::write_new;
-use super::failure::print;
+use super::failure::{note, print};
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::base::units::short_number;
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             )));
         };
         write_new(path, best.plan.to_string())?;
-        eprintln!("wrote {} ({}); next: ranklab run {0}", path.display(), best.name);
+        note(format_args!("wrote {} ({}); next: ranklab run {0}", path.display(), best.name));
     }
     Ok(Exit::Done)
 }

@@ -187,7 +187,7 @@ fn number(place: usize) -> u32 {
 fn collective_cost(collective: &Collective, ranks: u64, link: &Link) -> Ticks {
     match collective.kind {
         CollectiveKind::Barrier => link.alpha,
-        moving => transfer(link, Bytes(collective.bytes.0.div_ceil(ranks.max(1)))) * (moving.rounds() * ranks.saturating_sub(1)),
+        moving => transfer(link, Bytes(collective.bytes.0.div_ceil(ranks.max(1)))) * moving.latencies(ranks),
     }
 }
 

@@ -83,7 +83,8 @@ impl Stepper<'_> {
                 sharing.settle(*now, agenda);
             }
             let (time, op) = agenda.pop()?;
-            if !matches!(program.kind(op), OpKind::Send(_)) {
+            let kind = program.kind(op);
+            if !matches!(kind, OpKind::Send(_) | OpKind::Collective(_)) {
                 return Some((time, op));
             }
             match sharing.arrives(op, time) {
@@ -96,8 +97,10 @@ impl Stepper<'_> {
                 }
                 Arrival::Ends => sharing.end(op),
             }
-            if !program.kind(op).channel().is_some_and(|channel| program.channels[channel.index()].buffered) {
-                std::iter::once(op).chain(links.peer(op)).for_each(|end| self.trace.ends(end, time));
+            match kind {
+                OpKind::Collective(collective) => links.members(collective).iter().for_each(|&end| self.trace.ends(end, time)),
+                _ if kind.channel().is_some_and(|channel| program.channels[channel.index()].buffered) => {}
+                _ => std::iter::once(op).chain(links.peer(op)).for_each(|end| self.trace.ends(end, time)),
             }
             return Some((time, op));
         }
@@ -210,7 +213,13 @@ impl Stepper<'_> {
             OpKind::Collective(collective) => {
                 let cost = costs.cost(op);
                 links.members(collective).iter().for_each(|&member| self.begin(member, cost));
-                self.end_after(op, cost)
+                match network {
+                    Some(network) if cost > Ticks::ZERO => {
+                        self.end_later(op, network.latency(program, op));
+                        Ok(())
+                    }
+                    _ => self.end_after(op, cost),
+                }
             }
         }
     }

@@ -119,6 +119,12 @@ impl CollectiveKind {
     pub fn rounds(self) -> u64 {
         [2, 1, 1, 0, 1][self as usize]
     }
+
+    /// How many messages stand one behind the other among so many members: a ring's; one where they only meet.
+    #[must_use]
+    pub fn latencies(self, members: u64) -> u64 {
+        if self == Self::Barrier { 1 } else { self.rounds() * members.saturating_sub(1) }
+    }
 }
 
 impl Unit {

@@ -14,7 +14,7 @@ use super::name::Name;
 use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
 use crate::base::context::Attention;
 use crate::base::mesh::Line;
-use crate::base::model::{Model, Parameter};
+use crate::base::model::{Model, Parameter, Segment};
 use crate::base::prefetch::prefetch;
 use crate::base::settings::{Dtype, Optimizer};
 use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, Rank, StreamId};
@@ -144,16 +144,21 @@ impl Padded {
         micro_batch.saturating_sub(self.first) / self.each.max(1) % self.ranks.max(1) == self.place
     }
 
-    /// By how much `micro_batch` counts, where an average one counts 1; `sequence` is what a full sequence has.
+    /// By how much the mean loss of a segment of `micro_batch` counts, where an average one counts 1; `sequence` is what a full sequence
+    /// has. The segments of a micro-batch count by their tokens in any case.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
-    pub fn weight(&self, micro_batch: u32, sequence: usize) -> f64 {
+    pub fn weight(&self, micro_batch: u32, sequence: usize, segment: Segment) -> f64 {
+        let tokens = if self.meets(micro_batch) { self.tokens } else { sequence };
+        let own = sequence / segment.of;
+        let in_segment = tokens.saturating_sub(segment.place * own).min(own);
+        let share = (in_segment * segment.of) as f64 / tokens as f64;
         if !self.weighted {
-            return 1.0;
+            return share;
         }
         let others = f64::from(self.ranks) - 1.0;
         let mean = (others * sequence as f64 + self.tokens as f64) / f64::from(self.ranks);
-        (if self.meets(micro_batch) { self.tokens } else { sequence }) as f64 / mean
+        share * tokens as f64 / mean
     }
 }
 

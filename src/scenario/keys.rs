@@ -204,8 +204,9 @@ keys! {
         NO_SYNC "no_sync" Bool, Is("true"), "", "ddp, zero-1: ranks sum gradients once a step, not once a micro-batch";
         ALL_REDUCE "all_reduce" Choice(|| AllReduce::NAMES.to_vec()), Is("ring"), "",
             "how an all-reduce sums; shards always go around a ring";
-        BUCKET_MIB "bucket_mib" Number(0.000_01, 65_536.0), Is("25"), "MiB", "a bucket of gradients closes at this size";
-        FIRST_BUCKET_MIB "first_bucket_mib" Number(0.000_01, 65_536.0), Is("1"), "MiB",
+        BUCKET_MIB "bucket_mib" Number(0.000_01, 65_536.0), Like("25", "25; with ZeRO DeepSpeed's 5e8 elements"), "MiB",
+            "a bucket of gradients closes at this size";
+        FIRST_BUCKET_MIB "first_bucket_mib" Number(0.000_01, 65_536.0), Like("1", "1; with ZeRO as all others"), "MiB",
             "size of the first bucket, so that it leaves early";
         OVERLAP "overlap" Bool, Is("true"), "", "a bucket leaves while the backward pass goes on";
         EXPAND "expand" Bool, Like("true", "true where that is few messages"), "",
@@ -271,7 +272,7 @@ keys! {
         TOPOLOGY "topology" Text, Is("none"), "",
             "a file beside this one with the table of nvidia-smi topo -m: ranks and NICs of a node, and the link inside";
         SHARING "sharing" Bool, Is("false"), "",
-            "messages in flight share ports and NICs max-min fairly; collectives that are one operation do not";
+            "messages and collectives in flight share ports and NICs max-min fairly";
         NICS_PER_NODE "nics_per_node" Integer(1, 65_536), Like("8", "one for each rank"), "",
             "with sharing: NICs that the ranks of a node share, each as fast as the link between nodes";
     }

@@ -7,21 +7,35 @@ use super::{
     AllReduce, DataParallel, Fsdp, Numerics, Recomputation, Recompute, Reshard, SavedTensors, Strategy, Training, Values, Wrap,
     limits,
 };
+use crate::base::Bytes;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::precision::Precision;
 use crate::base::words::grouped;
 
 /// How replicas average their gradients, and what they share out.
-pub(super) fn read_data_parallel(written: &Written) -> Option<DataParallel> {
+pub(super) fn read_data_parallel(written: &Written, precision: Option<Precision>) -> Option<DataParallel> {
+    let strategy = written.choice(&data_parallel::STRATEGY, Strategy::find)?;
+    let usual = precision.map(|precision| usual_buckets(strategy, precision));
+    let bucket = written.or(&data_parallel::BUCKET_MIB, Written::mebibytes, usual.map(|usual| usual.0));
+    let first_bucket = usual.and_then(|usual| usual.1).or(bucket);
     Some(DataParallel {
-        strategy: written.choice(&data_parallel::STRATEGY, Strategy::find)?,
+        strategy,
         no_sync: written.flag(&data_parallel::NO_SYNC)?,
         all_reduce: written.choice(&data_parallel::ALL_REDUCE, AllReduce::find)?,
-        bucket: written.mebibytes(&data_parallel::BUCKET_MIB)?,
-        first_bucket: written.mebibytes(&data_parallel::FIRST_BUCKET_MIB)?,
+        first_bucket: written.or(&data_parallel::FIRST_BUCKET_MIB, Written::mebibytes, first_bucket)?,
+        bucket: bucket?,
         overlap: written.flag(&data_parallel::OVERLAP)?,
         expand: written.or(&data_parallel::EXPAND, Written::flag, Some(true))?,
     })
+}
+
+/// The size of buckets where nobody says, and of the first one if it is smaller: PyTorch's; with ZeRO DeepSpeed's `reduce_bucket_size`.
+fn usual_buckets(strategy: Strategy, precision: Precision) -> (Bytes, Option<Bytes>) {
+    const DEEPSPEED_ELEMENTS: u64 = 500_000_000;
+    match strategy {
+        Strategy::Ddp | Strategy::Fsdp => (Bytes(25 << 20), Some(Bytes(1 << 20))),
+        Strategy::Zero1 | Strategy::Zero2 | Strategy::Zero3 => (Bytes(DEEPSPEED_ELEMENTS * precision.gradient.size()), None),
+    }
 }
 
 /// How sharded parameters are gathered.

@@ -19,7 +19,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
     let tensor_parallel = tensor_parallel::read(written);
-    let data_parallel = sharding::read_data_parallel(written);
+    let data_parallel = sharding::read_data_parallel(written, precision);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
     let layers = model.as_ref().map(|model| model.layers);

@@ -234,6 +234,8 @@ fn runs_and_differences(class: Class, body: Rect) -> Vec<Placed> {
 
 /// From this height on, what is in flight and what is selected stand under each other.
 const STACKED: u16 = 24;
+/// The least lines of a text below the picture, rule included.
+const LEAST_TEXT: u16 = 4;
 /// The least lines for what is selected, frame included.
 const SELECTED: u16 = 6;
 
@@ -251,6 +253,13 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
         return vec![ruled(shown, above), ruled(Pane::Text, rest.0)];
     }
     let data = &model.run.data;
+    let with_all_lanes = timeline::wanted_height(data.rows.len()).saturating_add(1);
+    if data.prepared.asked.stages <= 1 && body.height >= with_all_lanes.saturating_add(LEAST_TEXT) {
+        // Without a pipeline what is in flight is the same everywhere; what moves beside the computations is the picture.
+        let timeline = rest.top(with_all_lanes);
+        let held = rest.top(0);
+        return vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)];
+    }
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height.div_ceil(2)));
     let held = held_lines(data).map_or(0, |lines| lines.saturating_add(1).min(rest.0.height.div_ceil(2)));
     let held = rest.top(held);

@@ -1,5 +1,6 @@
 //! Going on: the same bits as without a break, on the same ranks or on others.
 
+use ranklab::base::settings::{Dtype, Kept};
 use ranklab::checkpoint::{self, Checkpoint};
 use ranklab::lab::Run;
 
@@ -76,6 +77,43 @@ fn other_models_go_on_bit_for_bit() {
         let (_, end) = finish(&text(3));
         let rest = go_on(&finish(&text(2)).1, &text(3));
         assert_same(&state(&rest), &end, more);
+    }
+}
+
+/// Parameters in bf16 are rounded copies of what the optimizer updates: only with the copies in f32 a run goes on as if nothing was.
+#[test]
+fn half_precision_goes_on_bit_for_bit_with_its_copies_in_full_precision() {
+    for (strategy, mesh, settings) in [
+        ("ddp", (2, 1), ""),
+        ("zero-1", (3, 1), ""),
+        ("zero-2", (3, 1), ""),
+        ("zero-3", (3, 1), ""),
+        ("fsdp", (4, 1), "[fsdp]\nshard_size = 2\n"),
+        ("fsdp", (2, 2), "[pipeline]\nschedule = \"1f1b\"\n"),
+        ("zero-3", (3, 1), "[optimizer]\nkind = \"sgd\"\nlr = 0.1\n"),
+    ] {
+        let half = |steps| {
+            let text = text(strategy, mesh, 2, steps, settings);
+            scenario(&text.replacen("[batch]", "parameter_dtype = \"bf16\"\n[batch]", 1))
+        };
+        let name = format!("{strategy} on {mesh:?}, {settings}");
+        let (whole, end) = finish(&half(4));
+        let (_, middle) = finish(&half(2));
+        let types = |kept| middle.ranks.iter().flatten().filter(move |piece| piece.kept == kept).map(|piece| piece.dtype);
+        assert!(types(Kept::Parameter).all(|dtype| dtype == Dtype::Bf16), "{name}");
+        assert!(types(Kept::Master).count() > 0 && types(Kept::Master).all(|dtype| dtype == Dtype::F32), "{name}");
+        let rest = go_on(&middle, &half(4));
+        assert_eq!(bits(&rest.losses), bits(&whole.losses[2..]), "{name}");
+        assert_same(&state(&rest), &end, &name);
+        // What the copies have beyond the parameters counts.
+        let mut rounded = middle.clone();
+        for piece in rounded.ranks.iter_mut().flatten().filter(|piece| piece.kept == Kept::Master) {
+            piece.bytes.chunks_exact_mut(4).for_each(|word| word[..2].fill(0));
+        }
+        assert!(
+            rounded != middle && state(&go_on(&rounded, &half(4))) != end,
+            "{name}: low bits of the copies are lost, and nothing shows"
+        );
     }
 }
 

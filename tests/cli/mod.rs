@@ -136,6 +136,17 @@ fn a_full_disk_is_told() {
     assert!(message.starts_with("error: cannot write ") && message.contains(" to standard output: "), "{message}");
 }
 
+/// What a command says beside its output may get lost; what it does, it does.
+#[test]
+#[cfg(target_os = "linux")]
+fn notes_that_nobody_hears_break_nothing() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+    let file = new_path("unheard.toml");
+    let status = Command::new(env!("CARGO_BIN_EXE_ranklab")).args(["new", &file]).stderr(full).status().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    assert!(std::fs::read_to_string(&file).is_ok_and(|text| text.contains("[model]")), "the file is written");
+}
+
 #[test]
 fn standard_input_is_a_scenario() {
     let scenario = "[parallel]\npipeline = 2\n[numerics]\nvalues = \"shape\"\n";

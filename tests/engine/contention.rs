@@ -3,10 +3,10 @@
 
 use ranklab::base::Ticks;
 use ranklab::lab::Run;
-use ranklab::program::{OpKind, Trace};
+use ranklab::program::{CollectiveKind, OpKind, Trace};
 
 use super::stepping::look;
-use crate::support::{SMALL, run};
+use crate::support::{SMALL, metrics, run};
 
 fn collective(algorithm: &str, ranks: usize, bytes: usize, hardware: &str) -> Run {
     let text = format!(
@@ -71,24 +71,95 @@ fn slow_messages_take_their_factor() {
     assert!(alone.0.abs_diff(shared.0) <= 4, "each message rounds by itself: {alone:?} {shared:?}");
 }
 
+/// Sharded training inside nodes of two ranks, whose copies in `nodes` nodes sum their shards over the NICs.
+fn hybrid(nodes: usize, expand: bool, hardware: &str) -> Run {
+    let mesh = format!("[batch]\nmicro_batches = 1\nsteps = 2\n[parallel]\ndata = {}\n", 2 * nodes);
+    let strategy = format!("[data_parallel]\nstrategy = \"fsdp\"\nexpand = {expand}\n[fsdp]\nshard_size = 2\n");
+    run(&format!("{SMALL}{mesh}{strategy}[hardware]\ncosts = \"h100-nvlink\"\nranks_per_node = 2\n{hardware}\n{LINKS}\n"))
+}
+
+/// Payload and time of every collective of a kind in the first step.
+fn collectives(run: &Run, kind: CollectiveKind) -> Vec<(u64, u64)> {
+    let program = run.session.program();
+    let metrics = metrics(run);
+    let of_kind = metrics.collectives.iter().filter(|stats| program.collectives[stats.collective.index()].kind == kind);
+    of_kind.map(|stats| (stats.bytes.0, (stats.end - stats.start).0)).collect()
+}
+
+#[test]
+fn a_collective_that_is_one_operation_shares_links_as_its_messages_do() {
+    for nodes in [2, 3, 4] {
+        let n = nodes as u64;
+        for (nics, sharers) in [(2, 1), (1, 2)] {
+            let hardware = format!("sharing = true\nnics_per_node = {nics}");
+            let whole = hybrid(nodes, false, &hardware);
+            let sums = collectives(&whole, CollectiveKind::AllReduce);
+            assert!(sums.len() > 2);
+            for &(bytes, took) in &sums {
+                // A ring of a rank in each node: a gigabyte a second is a byte a nanosecond.
+                let steps = 2 * (n - 1);
+                assert_eq!(
+                    took,
+                    steps * 5_000 + sharers * steps * bytes.div_ceil(n),
+                    "{nodes} nodes, {nics} NICs, {bytes} bytes"
+                );
+            }
+            // Two ranks of a node exchange halves over their ports, ten bytes a nanosecond; some meet the next gather there.
+            let scatters = collectives(&whole, CollectiveKind::ReduceScatter);
+            let late = scatters.iter().map(|(bytes, took)| took - (1_000 + bytes.div_ceil(2).div_ceil(10)));
+            assert!(late.clone().any(|late| late == 0) && late.clone().any(|late| late > 0), "{:?}", late.collect::<Vec<_>>());
+            let expanded = collectives(&hybrid(nodes, true, &hardware), CollectiveKind::AllReduce);
+            for (one, messages) in sums.iter().zip(&expanded) {
+                // Chunks of floats may be a float longer or shorter than an N-th.
+                let apart = 8 * sharers * 2 * (n - 1);
+                assert!(
+                    one.0 == messages.0 && one.1.abs_diff(messages.1) <= apart,
+                    "{nodes} nodes, {nics} NICs: {one:?} {messages:?}"
+                );
+            }
+            assert_eq!(whole.losses, hybrid(nodes, false, "").losses, "sharing changes no number");
+        }
+    }
+}
+
+/// Buckets leave one behind the other, so none of them meets another.
+#[test]
+fn without_contention_sharing_changes_no_collective() {
+    let buckets = |hardware: &str| collectives(&training(hardware, false), CollectiveKind::AllReduce);
+    let (alone, shared) = (buckets(""), buckets("sharing = true"));
+    assert!(alone.len() > 2 && alone.len() == shared.len());
+    for (alone, shared) in alone.iter().zip(&shared) {
+        assert!(
+            alone.0 == shared.0 && alone.1.abs_diff(shared.1) <= 6,
+            "each of six steps rounds by itself: {alone:?} {shared:?}"
+        );
+    }
+}
+
 /// Real training whose gradients cross two nodes through one NIC each, with compute beside it.
-fn training(sharing: &str) -> Run {
+fn training(hardware: &str, expand: bool) -> Run {
     let mesh = "[batch]\nmicro_batches = 2\nsteps = 2\n[parallel]\ndata = 4\n";
-    let reduce = "[data_parallel]\nall_reduce = \"halving-doubling\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\n";
-    run(&format!("{SMALL}{mesh}{reduce}[hardware]\ncosts = \"laptop\"\nnodes = 2\n{sharing}\n"))
+    let reduce = format!(
+        "[data_parallel]\nall_reduce = \"halving-doubling\"\nbucket_mib = 0.01\nfirst_bucket_mib = 0.004\nexpand = {expand}\n"
+    );
+    run(&format!("{SMALL}{mesh}{reduce}[hardware]\ncosts = \"laptop\"\nnodes = 2\n{hardware}\n"))
 }
 
 #[test]
 fn sharing_changes_times_and_no_number() {
-    let (alone, shared) = (training(""), training("sharing = true\nnics_per_node = 1"));
+    let (alone, shared) = (training("", true), training("sharing = true\nnics_per_node = 1", true));
     assert_eq!(alone.losses, shared.losses);
     assert!(shared.session.trace().end() > alone.session.trace().end(), "the NICs are contended");
 }
 
 #[test]
 fn going_back_gives_the_same_times_states_and_bits() {
-    let (mut walker, mut jumper) =
-        (training("sharing = true\nnics_per_node = 1").session, training("sharing = true\nnics_per_node = 1").session);
+    check_going_back(|| training("sharing = true\nnics_per_node = 1", true));
+    check_going_back(|| hybrid(2, false, "sharing = true\nnics_per_node = 1"));
+}
+
+fn check_going_back(run: impl Fn() -> Run) {
+    let (mut walker, mut jumper) = (run().session, run().session);
     let trace = walker.trace().clone();
     assert_eq!(&trace, jumper.trace(), "the same run twice");
     let end = walker.position();

@@ -1,9 +1,11 @@
 //! Faults: each is injected on several ranks and numbers of ranks, shows what its row says, and is traced to its rank, op and cause.
 
+use ranklab::base::model::Segment;
 use ranklab::lab::{Lab, Run};
 use ranklab::program::tables::Padded;
 use ranklab::program::trace::Outcome;
 use ranklab::program::trouble::FAULTS;
+use ranklab::scenario::Task;
 
 use crate::support::{SMALL, head_of, metrics, run, scenario};
 
@@ -108,11 +110,37 @@ fn unequal_numbers_of_tokens_are_told() {
 #[test]
 fn micro_batches_count_by_their_tokens() {
     let padded = Padded { first: 4, each: 2, ranks: 3, place: 1, tokens: 5, weighted: true };
-    let weights: Vec<f64> = (4..16).map(|micro_batch| padded.weight(micro_batch, 11)).collect();
+    let weights: Vec<f64> = (4..16).map(|micro_batch| padded.weight(micro_batch, 11, Segment::WHOLE)).collect();
     assert!((weights.iter().sum::<f64>() - 12.0).abs() < 1e-12, "{weights:?}");
     for (place, weight) in weights.iter().enumerate() {
         let tokens = if matches!(place % 6, 2 | 3) { 5.0 } else { 11.0 };
         assert!((weight - tokens * 3.0 / 27.0).abs() < 1e-12, "micro-batch {place} of {weights:?}");
+    }
+}
+
+/// Losses of three steps whose sequences of 12 tokens go in `segments`, where 4 tokens of those of one rank count.
+fn losses_in_segments(segments: usize, weighted: bool) -> Vec<f64> {
+    let text = format!(
+        "[model]\nlayers = 3\nhidden = 20\nheads = 5\nsequence = 12\nvocab = 23\n[batch]\nmicro_batches = 2\nsteps = 3\n\
+         [parallel]\ndata = 3\npipeline = 2\n[pipeline]\nschedule = \"seq1f1b\"\nsegments = {segments}\n[numerics]\ndtype = \"f64\"\n\
+         [[trouble]]\nkind = \"unequal-tokens\"\nrank = 4\nfactor = 0.3\n"
+    );
+    let mut scenario = scenario(&text);
+    let Task::Train(training) = &mut scenario.task else { panic!("a training") };
+    training.batch.padded = training.batch.padded.map(|padded| Padded { weighted, ..padded });
+    Lab::default().run(&scenario).expect("a run").losses
+}
+
+/// Segments with fewer tokens that count, or none, count by them: the loss of a micro-batch is what it is in one piece.
+#[test]
+fn segments_of_padded_sequences_count_by_their_tokens() {
+    for weighted in [false, true] {
+        let whole = losses_in_segments(1, weighted);
+        for segments in [2, 3, 4] {
+            let cut = losses_in_segments(segments, weighted);
+            let far = whole.iter().zip(&cut).map(|(whole, cut)| (whole - cut).abs()).fold(0.0, f64::max);
+            assert!(far < 1e-12, "{segments} segments, weighted {weighted}: {cut:?} is not {whole:?}");
+        }
     }
 }
 

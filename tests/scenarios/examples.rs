@@ -117,6 +117,23 @@ fn mebibytes_and_gigabytes_are_what_they_say() {
     assert_eq!((training.data_parallel.bucket, training.data_parallel.first_bucket), (Bytes(524_288), Bytes(26_214_400)));
 }
 
+/// PyTorch's sizes with DDP; with ZeRO DeepSpeed's default of 500 million elements, whatever type they have.
+#[test]
+fn buckets_have_the_size_of_who_names_the_strategy() {
+    let buckets = |strategy: &str, more: &str| {
+        let text = format!("[data_parallel]\nstrategy = \"{strategy}\"\n{more}");
+        let data_parallel = training(&text).data_parallel;
+        (data_parallel.bucket.0, data_parallel.first_bucket.0)
+    };
+    assert_eq!(buckets("ddp", ""), (25 << 20, 1 << 20));
+    assert_eq!(buckets("zero-1", ""), (2_000_000_000, 2_000_000_000));
+    let half = |convention: &str| format!("[model]\nbytes_per_parameter = \"{convention}\"\n[numerics]\nvalues = \"shape\"\n");
+    assert_eq!(buckets("zero-2", &half("mixed-adam-16")), (1_000_000_000, 1_000_000_000));
+    assert_eq!(buckets("zero-2", &half("mixed-adam-18")), (2_000_000_000, 2_000_000_000), "gradients are in f32");
+    assert_eq!(buckets("zero-2", "bucket_mib = 0.5\n"), (1 << 19, 1 << 19));
+    assert_eq!(buckets("zero-2", "first_bucket_mib = 0.5\n"), (2_000_000_000, 1 << 19));
+}
+
 #[test]
 fn hardware_comes_from_its_table() {
     let scenario = parse("hardware = { costs = 'h100-nvlink', nodes = 2, between = { alpha = 2.5 } }\nparallel.data = 6");

@@ -135,6 +135,7 @@ struct Operands<'a> {
 /// A piece of data: a segment of a micro-batch's sequences, their number, and what a token's loss weighs in it beside the
 /// tokens of others.
 struct Piece {
+    micro_batch: u32,
     segment: Segment,
     size: usize,
     weight: f64,
@@ -205,16 +206,12 @@ impl<'a> Operands<'a> {
     /// The data that the op is about: named by what flows.
     fn piece(&self) -> Piece {
         let setting = self.setting();
-        if setting.segments <= 1 && setting.micro_batch_sizes.is_empty() {
-            let size = setting.micro_batch_size;
-            return Piece { segment: Segment::WHOLE, size, weight: 1.0 };
-        }
         let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
         let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
         let of = setting.segments.max(1);
         let segment = Segment { place: (piece % of) as usize, of: of as usize };
         let (size, weight) = setting.size_and_weight(piece / of);
-        Piece { segment, size, weight }
+        Piece { micro_batch: piece / of, segment, size, weight }
     }
 
     fn layout(&self, buffer: BufferId) -> &Layout {
@@ -253,9 +250,8 @@ impl<'a> Operands<'a> {
 
     fn load(&self, kernel: Kernel) -> Result<Vec<Value>> {
         let written = self.program.buffers[self.op.writes[0].index()].name;
-        let (Name::Tokens(piece) | Name::Targets(piece)) = written else { bail!("{kernel} writes {written}") };
-        let (dims, setting) = (self.dims()?, self.setting());
-        let micro_batch = piece / setting.segments.max(1);
+        let (Name::Tokens(_) | Name::Targets(_)) = written else { bail!("{kernel} writes {written}") };
+        let (dims, setting, Piece { micro_batch, .. }) = (self.dims()?, self.setting(), self.piece());
         let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
         let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
         let (first, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
@@ -270,22 +266,18 @@ impl<'a> Operands<'a> {
         Tensor::new(rows, &Device::Cpu)
     }
 
-    /// The loss of a micro-batch and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
+    /// The loss of a piece and what the head saved (its last tensor is the gradient of the logits), by as much as it counts.
     fn weighed(&self, (loss, mut saved): (Tensor, Vec<Tensor>)) -> Result<(Tensor, Vec<Tensor>)> {
-        if let (false, Some(gradient)) = (self.setting().micro_batch_sizes.is_empty(), saved.last_mut()) {
+        let (setting, Piece { segment, micro_batch, weight, .. }) = (self.setting(), self.piece());
+        let sequence = self.model()?.sequence;
+        let padding = setting.padded.map(|padded| padded.weight(micro_batch, sequence, segment));
+        let is_plain = padding.is_none() && setting.micro_batch_sizes.is_empty();
+        if let (false, Some(gradient)) = (is_plain, saved.last_mut()) {
             // The gradient of the logits is where all others come from.
-            *gradient = cpu::elementwise::scale(gradient, self.piece().weight)?;
+            *gradient = cpu::elementwise::scale(gradient, weight * padding.unwrap_or(1.0))?;
         }
-        let micro_batch = self.op.reads.iter().find_map(|buffer| match self.program.buffers[buffer.index()].name {
-            Name::Targets(micro_batch) => Some(micro_batch),
-            _ => None,
-        });
-        let (Some(padded), Some(micro_batch)) = (self.setting().padded, micro_batch) else { return Ok((loss, saved)) };
-        let weight = padded.weight(micro_batch, self.model()?.sequence);
-        if let Some(gradient) = saved.last_mut() {
-            *gradient = cpu::elementwise::scale(gradient, weight)?;
-        }
-        Ok((cpu::elementwise::scale(&loss, weight)?, saved))
+        let loss = padding.map_or(Ok(loss.clone()), |padding| cpu::elementwise::scale(&loss, padding))?;
+        Ok((loss, saved))
     }
 
     fn forward(&self, part: Part) -> Result<Vec<Value>> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bundle::Bundle;
+use super::route::Crossing;
 use super::{Flow, Pace};
 
 /// All links.
@@ -20,6 +21,8 @@ pub(super) struct Crossed {
     pub capacity: u64,
     /// The flows that cross it.
     pub flows: Vec<u32>,
+    /// How often they do, all together.
+    crossings: u32,
     /// What they could use together.
     demand: u128,
     /// The least that one of them could use; only lower until the link is empty.
@@ -57,13 +60,13 @@ pub(super) struct Connected {
 impl Crossed {
     /// Whether every flow could use its fair share.
     fn is_shared_evenly(&self) -> bool {
-        u128::from(self.lowest) * self.flows.len() as u128 >= u128::from(self.capacity)
+        u128::from(self.lowest) * u128::from(self.crossings) >= u128::from(self.capacity)
     }
 
     /// The fair share of a flow.
-    #[expect(clippy::cast_precision_loss, reason = "a bandwidth and a count below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "a bandwidth below 2^53")]
     pub(super) fn share(&self) -> f64 {
-        self.capacity as f64 / self.flows.len() as f64
+        self.capacity as f64 / f64::from(self.crossings)
     }
 }
 
@@ -117,25 +120,26 @@ impl Links {
 
     /// A flow begins to cross its links; whether one of them is contended.
     pub(super) fn enter(&mut self, place: u32, flows: &mut [Flow]) -> bool {
-        let Flow { route, ceiling, .. } = flows[place as usize];
-        let contended = route.map(|link| self.at(link).is_contended);
-        for (side, link) in route.into_iter().enumerate() {
-            let of = self.at_mut(link);
-            flows[place as usize].stands[side] = u32::try_from(of.flows.len()).expect("fewer than 2^32 flows");
+        let flow = &mut flows[place as usize];
+        flow.contended = number(flow.route.iter().filter(|crossing| self.at(crossing.link).is_contended).count());
+        for (side, &Crossing { link, times }) in flow.route.iter().enumerate() {
+            let of = &mut self.all[link as usize];
+            flow.stands[side] = number(of.flows.len());
             of.flows.push(place);
-            of.demand += u128::from(ceiling);
-            of.lowest = of.lowest.min(ceiling);
-            of.entangled += usize::from(contended[1 - side]);
-            of.others = match of.others {
-                Others::None => Others::One(route[1 - side]),
-                Others::One(other) if other == route[1 - side] => of.others,
+            of.crossings += times;
+            of.demand += u128::from(flow.ceiling) * u128::from(times);
+            of.lowest = of.lowest.min(flow.ceiling);
+            of.entangled += usize::from(flow.is_contended_beside(of));
+            of.others = match (of.others, flow.route.other(link)) {
+                (Others::None, Some(other)) => Others::One(other),
+                (Others::One(known), Some(other)) if known == other => of.others,
                 _ => Others::Many,
             };
         }
-        route.into_iter().for_each(|link| self.changed(link, flows));
+        self.changed(place, flows);
         let mut is_any = false;
-        for link in route {
-            let of = self.at_mut(link);
+        for crossing in flows[place as usize].route.iter() {
+            let of = &mut self.all[crossing.link as usize];
             if of.is_contended {
                 of.fresh.push(place);
                 is_any = true;
@@ -146,44 +150,60 @@ impl Links {
 
     /// A flow leaves its links.
     pub(super) fn leave(&mut self, place: u32, flows: &mut [Flow]) {
-        let Flow { route, stands, ceiling, rank, send, pace } = flows[place as usize].clone();
+        let Flow { rank, send, pace, .. } = flows[place as usize];
         if let Pace::Bundled { link, finish } = pace
             && let Some(bundle) = &mut self.at_mut(link).bundle
         {
             bundle.leave(place, (rank, send), finish);
         }
-        let contended = route.map(|link| self.at(link).is_contended);
-        for (side, link) in route.into_iter().enumerate() {
-            let of = self.at_mut(link);
-            of.flows.swap_remove(stands[side] as usize);
-            of.demand -= u128::from(ceiling);
+        for side in 0..flows[place as usize].route.len() {
+            let flow = &flows[place as usize];
+            let (Crossing { link, times }, stands) = (flow.route[side], flow.stands[side]);
+            let of = &mut self.all[link as usize];
+            of.flows.swap_remove(stands as usize);
+            of.crossings -= times;
+            of.demand -= u128::from(flow.ceiling) * u128::from(times);
             if of.flows.is_empty() {
                 (of.lowest, of.others) = (u64::MAX, Others::None);
             }
-            of.entangled -= usize::from(contended[1 - side]);
-            if let Some(&moved) = of.flows.get(stands[side] as usize) {
-                let moved = &mut flows[moved as usize];
-                moved.stands[usize::from(moved.route[0] != link)] = stands[side];
+            of.entangled -= usize::from(flow.is_contended_beside(of));
+            if let Some(&moved) = of.flows.get(stands as usize) {
+                flows[moved as usize].stands_at(link, stands);
             }
         }
-        route.into_iter().for_each(|link| self.changed(link, flows));
+        self.changed(place, flows);
     }
 
-    /// What a link's new demand means.
-    fn changed(&mut self, link: u32, flows: &[Flow]) {
-        let of = self.at_mut(link);
-        let was = of.is_contended;
-        of.is_contended = of.demand > u128::from(of.capacity);
-        let is = of.is_contended;
-        if was != is {
-            for place in 0..self.at(link).flows.len() {
-                let other = flows[self.at(link).flows[place] as usize].other(link);
-                let entangled = &mut self.at_mut(other).entangled;
-                *entangled = if is { *entangled + 1 } else { *entangled - 1 };
+    /// What the new demand on the links of a flow means.
+    fn changed(&mut self, place: u32, flows: &mut [Flow]) {
+        for side in 0..flows[place as usize].route.len() {
+            let link = flows[place as usize].route[side].link;
+            let of = self.at_mut(link);
+            let was = of.is_contended;
+            of.is_contended = of.demand > u128::from(of.capacity);
+            let is = of.is_contended;
+            if was != is {
+                self.turns(link, flows);
+            }
+            if was || is {
+                self.mark(link);
             }
         }
-        if was || is {
-            self.mark(link);
+    }
+
+    /// A link begins or ceases to be contended: its flows' other links hear of it.
+    fn turns(&mut self, link: u32, flows: &mut [Flow]) {
+        let is = self.at(link).is_contended;
+        for place in 0..self.at(link).flows.len() {
+            let flow = &mut flows[self.at(link).flows[place] as usize];
+            let before = flow.contended;
+            flow.contended = if is { before + 1 } else { before - 1 };
+            for crossing in flow.route.iter().filter(|crossing| crossing.link != link) {
+                let of = &mut self.all[crossing.link as usize];
+                let own = u32::from(of.is_contended);
+                of.entangled -= usize::from(before > own);
+                of.entangled += usize::from(flow.contended > own);
+            }
         }
     }
 
@@ -195,13 +215,34 @@ impl Links {
         while let Some(link) = open.pop() {
             self.at_mut(link).is_dirty = false;
             for &place in &self.at(link).flows {
-                let other = flows[place as usize].other(link);
-                found.insert(place);
-                if self.at(other).is_contended && links.insert(other) {
-                    open.push(other);
+                if !found.insert(place) {
+                    continue;
+                }
+                for &Crossing { link: other, .. } in flows[place as usize].route.iter() {
+                    if self.at(other).is_contended && links.insert(other) {
+                        open.push(other);
+                    }
                 }
             }
         }
         Connected { links: links.into_iter().collect(), flows: found.into_iter().collect() }
     }
+}
+
+impl Flow {
+    /// Whether it crosses a contended link beside `of`, which it crosses, too.
+    fn is_contended_beside(&self, of: &Crossed) -> bool {
+        self.contended > u32::from(of.is_contended)
+    }
+
+    /// Another place in the list of `link`.
+    fn stands_at(&mut self, link: u32, place: u32) {
+        if let Some(side) = self.route.iter().position(|crossing| crossing.link == link) {
+            self.stands[side] = place;
+        }
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).expect("fewer than 2^32 flows")
 }

@@ -4,19 +4,22 @@
 //! and its end is known. The flows of a contended link that no other one holds up are all equally fast. They are a bundle with a clock of its
 //! own, the bytes that each was served: the order in which they end never changes, and whoever comes or goes costs a search, not a walk.
 //! Where contended links meet, all rates are found anew by progressive filling. Rates change once a tick, when all has begun and ended.
+//! A collective that is one operation is one flow over the links of all its members: a ring is as slow as its slowest hop.
 
 mod bundle;
 mod fill;
 mod links;
 mod network;
+mod route;
 
 use std::collections::BTreeSet;
 
 use self::bundle::Bundle;
 use self::fill::{Demand, fill};
-use self::links::Links;
+use self::links::{Connected, Links};
 pub use self::network::Network;
 use self::network::Transfer;
+use self::route::{Crossing, Each, Route};
 use super::agenda::Agenda;
 use crate::base::{OpId, Rank, Ticks};
 
@@ -46,9 +49,11 @@ enum Place {
 struct Flow {
     send: OpId,
     rank: Rank,
-    route: [u32; 2],
+    route: Route,
     /// Where it stands in the lists of these links.
-    stands: [u32; 2],
+    stands: Each<u32>,
+    /// How many of them are contended.
+    contended: u32,
     ceiling: u64,
     pace: Pace,
 }
@@ -111,7 +116,7 @@ impl Sharing {
         #[expect(clippy::cast_precision_loss, reason = "bytes of one message, far below 2^53")]
         let bytes = transfer.bytes as f64;
         let Transfer { route, ceiling, .. } = transfer;
-        let flow = Flow { send, rank, route, stands: [0; 2], ceiling, pace: Pace::New(bytes) };
+        let flow = Flow { send, rank, stands: Each::like(&route, 0), route, contended: 0, ceiling, pace: Pace::New(bytes) };
         let place = self.spare.pop().unwrap_or_else(|| u32::try_from(self.flows.len()).expect("fewer than 2^32 flows"));
         match self.flows.get_mut(place as usize) {
             Some(ended) => *ended = flow,
@@ -160,11 +165,15 @@ impl Sharing {
     /// A link that holds nobody up any more: its flows depend on their other links.
     fn release(&mut self, link: u32, now: Ticks, agenda: &mut Agenda) {
         for place in self.links.at(link).flows.clone() {
-            let other = self.flows[place as usize].other(link);
-            if self.links.at(other).is_contended {
-                self.links.mark(other);
-            } else {
+            let flow = &self.flows[place as usize];
+            if flow.contended == 0 {
                 self.at_ceiling(place, now, agenda);
+                continue;
+            }
+            for &Crossing { link: other, .. } in flow.route.iter() {
+                if self.links.at(other).is_contended {
+                    self.links.mark(other);
+                }
             }
         }
         self.dissolve(link);
@@ -198,20 +207,24 @@ impl Sharing {
         let connected = self.links.connected(link, &self.flows);
         let left: Vec<f64> = connected.flows.iter().map(|&place| self.left(place, now)).collect();
         connected.links.iter().for_each(|&link| self.dissolve(link));
-        let local = |link: u32| connected.links.binary_search(&link).ok().and_then(|place| u32::try_from(place).ok());
-        #[expect(clippy::cast_precision_loss, reason = "bandwidths below 2^53")]
-        let (capacities, demands) = (
-            connected.links.iter().map(|&link| self.links.at(link).capacity as f64).collect::<Vec<_>>(),
-            connected
-                .flows
-                .iter()
-                .map(|&place| &self.flows[place as usize])
-                .map(|flow| Demand { ceiling: flow.ceiling as f64, links: flow.route.map(local) })
-                .collect::<Vec<_>>(),
-        );
-        for ((place, left), rate) in connected.flows.into_iter().zip(left).zip(fill(&capacities, &demands)) {
+        let rates = self.rates(&connected);
+        for ((place, left), rate) in connected.flows.into_iter().zip(left).zip(rates) {
             self.run_at(place, (left, rate), now, agenda);
         }
+    }
+
+    /// The rates of flows that contended links connect.
+    #[expect(clippy::cast_precision_loss, reason = "bandwidths below 2^53")]
+    fn rates(&self, Connected { links, flows }: &Connected) -> Vec<f64> {
+        let local = |crossing: &Crossing| {
+            let place = links.binary_search(&crossing.link).ok()?;
+            Some(Crossing { link: u32::try_from(place).ok()?, ..*crossing })
+        };
+        let capacities: Vec<f64> = links.iter().map(|&link| self.links.at(link).capacity as f64).collect();
+        let flows = || flows.iter().map(|&place| &self.flows[place as usize]);
+        let crossings: Vec<Vec<Crossing>> = flows().map(|flow| flow.route.iter().filter_map(local).collect()).collect();
+        let demand = |(flow, crossings): (&Flow, _)| Demand { ceiling: flow.ceiling as f64, crossings };
+        fill(&capacities, &flows().zip(crossings).map(demand).collect::<Vec<_>>())
     }
 
     fn at_ceiling(&mut self, place: u32, now: Ticks, agenda: &mut Agenda) {
@@ -250,12 +263,6 @@ impl Sharing {
         if let Some(bundle) = of.bundle.take() {
             self.alarms.remove(&(bundle.alarm, link));
         }
-    }
-}
-
-impl Flow {
-    fn other(&self, link: u32) -> u32 {
-        self.route[usize::from(self.route[0] == link)]
     }
 }
 

@@ -1,4 +1,5 @@
-//! The help page: every key from the command table in two columns, then the glyphs. It filters by text or key.
+//! The help page: every key from the command table in two columns, what the numbers' names mean, then the glyphs. It filters by text or
+//! key.
 
 use ratatui::layout::Rect;
 
@@ -53,22 +54,44 @@ fn draw_line(line: &Line, y: u16, pen: &mut Pen<'_>) {
     }
 }
 
-/// Groups with their lines; a pair of commands is one line.
+/// Groups with their lines; a pair of commands is one line. What the numbers' names mean stands in the middle, which evens the columns.
 fn lines(model: &Model, filter: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for group in Group::ALL {
         let entries = TABLE.iter().filter(|binding| binding.group == group && binding.exists_in(model.view));
-        let entries: Vec<Line> = entries.filter_map(|binding| entry(binding, filter)).collect();
-        if !entries.is_empty() {
-            if !lines.is_empty() {
-                lines.push(Line::Blank);
-            }
-            lines.push(Line::Heading(group.title()));
-            lines.extend(entries);
+        add(&mut lines, group.title(), entries.filter_map(|binding| entry(binding, filter)).collect());
+        if group == Group::Run {
+            let words = WORDS.iter().filter(|(word, meaning)| contains(word, filter) || contains(meaning, filter));
+            add(&mut lines, "NUMBERS", words.map(|&(word, meaning)| Line::Keys(word.to_owned(), meaning)).collect());
         }
     }
     lines
 }
+
+/// Adds a group, if it has lines.
+fn add(lines: &mut Vec<Line>, title: &'static str, entries: Vec<Line>) {
+    if !entries.is_empty() {
+        lines.extend((!lines.is_empty()).then_some(Line::Blank));
+        lines.push(Line::Heading(title));
+        lines.extend(entries);
+    }
+}
+
+fn contains(text: &str, filter: &str) -> bool {
+    text.to_lowercase().contains(&filter.to_lowercase())
+}
+
+/// What the numbers of the metrics are.
+const WORDS: [(&str, &str); 8] = [
+    ("bubble", "idle between its ops, for data"),
+    ("ramp", "idle before its first, behind its last"),
+    ("exposed", "idle while what it needs is moving"),
+    ("overlap", "traffic that computing hides"),
+    ("MFU", "FLOPs the model needs, of the peak"),
+    ("HFU", "the same with those computed again"),
+    ("in flight", "forwards whose backward is to come"),
+    ("Psi", "how many parameters there are"),
+];
 
 /// Commands that share a line while nothing is filtered: the first of them, their keys, what they do.
 const FOLDS: [(Command, &str, &str); 2] = [
@@ -95,8 +118,7 @@ fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
         Some((other, help)) => (format!("{}  {}", line.shown_key(), commands::binding(other).shown_key()), help),
         None => (line.keys.join("  "), line.help),
     };
-    let matches = |text: &str| text.to_lowercase().contains(&filter.to_lowercase());
-    (matches(&keys) || matches(help) || matches(line.name)).then_some(Line::Keys(keys, help))
+    (contains(&keys, filter) || contains(help, filter) || contains(line.name, filter)).then_some(Line::Keys(keys, help))
 }
 
 /// What the glyphs mean, in as many of the lines as they need; none is cut.

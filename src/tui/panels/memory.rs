@@ -227,12 +227,15 @@ fn tower(sample: &Sample, scale: &Scale, (x, rows): (u16, u16), pen: &mut Pen<'_
     }
 }
 
-/// Bytes on the left, times below, the playhead.
+/// Bytes on the left, times below, the playhead. A label stands whole or not at all.
 fn axes(data: &RunData, view: &PanelView<'_>, scale: &Scale, window: &Window, (left, rows): (u16, u16), pen: &mut Pen<'_>) {
     let clock = data.lanes.clock;
+    let apart = if rows > 8 { 2 } else { 1 };
     for row in 0..rows {
         let part = f64::from(rows - row) / f64::from(rows);
-        pen.say(0, row, &format!("{:>5}", scale.number(part)), Role::Quiet);
+        if row % apart == 0 {
+            pen.say(0, row, &format!("{:>5}", scale.number(part)), Role::Quiet);
+        }
         pen.put(left - 1, row, pen.tier.bar(), pen.theme.style(Role::Frame));
     }
     if scale.is_limit {
@@ -245,7 +248,10 @@ fn axes(data: &RunData, view: &PanelView<'_>, scale: &Scale, window: &Window, (l
     let step = window.ruler_step(clock, 10).max(1);
     let mut tick = 0;
     while let Some(column) = window.visible(tick, width).filter(|_| tick <= data.lanes.end.0) {
-        pen.say(left + column, rows + 1, &clock.show(Ticks(tick)), Role::Quiet);
+        let label = clock.show(Ticks(tick));
+        if column + width_of(&label) <= width {
+            pen.say(left + column, rows + 1, &label, Role::Quiet);
+        }
         let Some(next) = u64::checked_add(tick, step) else { break };
         tick = next;
     }

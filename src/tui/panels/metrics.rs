@@ -3,7 +3,7 @@
 use super::facts;
 use super::gaps;
 use super::links::show_unit;
-use super::parts::{Cut, Head, Line, cells, first_row, left, mark, pane, paragraph, percent, ratio, right, table};
+use super::parts::{Cut, Head, Line, cells, first_row, left, mark, pane, paragraph, percent, ratio, right, table, wrapped};
 use crate::base::units::short_number;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::VerdictKind;
@@ -24,8 +24,15 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let mut rest = Cut::of(pen);
     let (width, height) = (rest.0.width, rest.0.height);
     let wide = width >= 100;
-    let wanted = if wide { ranks.saturating_mul(2).saturating_add(6).max(14) } else { ranks.saturating_add(4) };
-    let mut above = Cut(rest.top(if height < 10 { height } else { wanted.min(height / 2) }));
+    let numbers = numbers(data);
+    let wanted = if wide {
+        // The gaps, the way and the verdict below need a dozen lines.
+        let table = u16::try_from(numbers.len()).unwrap_or(u16::MAX).saturating_add(3);
+        ranks.saturating_mul(2).saturating_add(6).max(14).min(height / 2).max(table.min(height.saturating_sub(12)))
+    } else {
+        ranks.saturating_add(4).min(height / 2)
+    };
+    let mut above = Cut(rest.top(if height < 10 { height } else { wanted }));
     let bars = if wide { above.left(width * 60 / 100) } else { above.left(width) };
     let time = data.clock().show(data.metrics.makespan);
     let title = if bars.width < 64 {
@@ -36,13 +43,16 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     pane(pen, bars, &title, view.focused, |inside| shares(data, view, inside));
     if wide {
         pane(pen, above.0, "Headline numbers", false, |inside| {
-            headlines(data, inside);
+            // Run and formula, side by side.
+            table(inside, 0, &HEADS, &numbers);
         });
     }
     pane(pen, rest.0, "Longest gaps  of the first step", false, |inside| {
-        let room = inside.height().saturating_sub(if wide { 7 } else { 6 }).max(3);
+        let others = if wide { String::new() } else { brief(&numbers) };
+        let below = if wide { 7 } else { 6 + wrapped(&others, inside.width().saturating_sub(12), 2).len() };
+        let room = inside.height().saturating_sub(u16::try_from(below).unwrap_or(u16::MAX)).max(3);
         let y = gaps::draw(data, view, room, inside);
-        closing(data, y, wide, inside);
+        closing(data, y, &others, wide, inside);
     });
 }
 
@@ -115,11 +125,6 @@ fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
 
 const HEADS: [Head; 4] = [left("number"), right("run"), right("formula"), left("")];
 
-/// Run and formula, side by side; returns the line below.
-fn headlines(data: &RunData, pen: &mut Pen<'_>) -> u16 {
-    table(pen, 0, &HEADS, &numbers(data))
-}
-
 /// A formula's bytes.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a checked model")]
 fn bytes(value: f64) -> String {
@@ -128,6 +133,16 @@ fn bytes(value: f64) -> String {
 
 /// A part of a rank's time.
 type Part = fn(&RankMetrics) -> Ticks;
+
+/// The numbers that nothing else on a narrow screen shows: the run's, and the formula's behind it.
+fn brief(numbers: &[Line]) -> String {
+    let elsewhere = |name: &str| ["  ", "first step", "bubble, of"].iter().any(|begins| name.starts_with(begins));
+    let shown = numbers.iter().filter(|line| !elsewhere(&line.cells[0])).map(|line| match &line.cells[..] {
+        [name, run, formula, _] if !formula.is_empty() => format!("{name} {run} (formula {formula})"),
+        cells => cells[..2].join(" "),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
 
 fn numbers(data: &RunData) -> Vec<Line> {
     let metrics = &data.metrics;
@@ -193,8 +208,8 @@ fn numbers(data: &RunData) -> Vec<Line> {
     lines
 }
 
-/// Below the gaps: critical path, losses, verdict; on narrow screens the headline numbers.
-fn closing(data: &RunData, y: u16, wide: bool, pen: &mut Pen<'_>) {
+/// Below the gaps: critical path, losses, verdict; on narrow screens the headline numbers, the `others` among them.
+fn closing(data: &RunData, y: u16, others: &str, wide: bool, pen: &mut Pen<'_>) {
     let clock = data.clock();
     let mut y = y + u16::from(wide);
     if !wide {
@@ -204,6 +219,7 @@ fn closing(data: &RunData, y: u16, wide: bool, pen: &mut Pen<'_>) {
         let formula =
             formula.map_or_else(String::new, |formula| format!("; formula {} = {}", formula.text, facts::percent(formula.value)));
         y = fact(pen, y, "bubble", &format!("run {fraction} of all time{work}{formula}"));
+        y = fact(pen, y, "numbers", others);
     }
     let critical = &data.critical;
     let lengths = format!(

@@ -102,19 +102,20 @@ fn backward_weight_of<T: Float>(
 /// A target that does not count, as -100 does in PyTorch.
 pub const IGNORED: u32 = u32::MAX;
 
-/// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
+/// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one of whole sequences counts.
 pub(super) fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
     let ids = read_ids(dims, targets, Some(IGNORED))?;
-    if ids.iter().all(|&id| id == IGNORED) {
+    if dims.segment.of == 1 && ids.iter().all(|&id| id == IGNORED) {
         bail!("no target counts");
     }
     Ok(ids)
 }
 
-/// The mean loss over the targets that count; each row of logits `[b*t,v]` becomes its gradient: (softmax - one-hot) / targets that count.
+/// The mean loss over the targets that count, 0 where none does; each row of logits `[b*t,v]` becomes its gradient: (softmax - one-hot) /
+/// targets that count.
 #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
 fn cross_entropy<T: Float>(logits: &mut [T], targets: &[u32], vocab: usize) -> T {
-    let per_token = 1.0 / targets.iter().filter(|&&target| target != IGNORED).count() as f64;
+    let per_token = 1.0 / targets.iter().filter(|&&target| target != IGNORED).count().max(1) as f64;
     let mut total = 0.0;
     vectorised!({
         for (row, &target) in logits.chunks_exact_mut(vocab).zip(targets) {

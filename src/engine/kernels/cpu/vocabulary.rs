@@ -81,7 +81,7 @@ pub(super) fn loss<T: Float>(cut: Cut, told: &Tensor, logits: &Tensor, targets: 
     check::shape("logits", logits, &[b, t, own.room])?;
     let targets = read_targets(cut.dims, targets)?;
     let (told, mut gradient) = (Slice::<T>::of(told)?, Slice::<T>::of(logits)?.to_vec());
-    let per_token = 1.0 / count(targets.iter().filter(|&&target| target != IGNORED).count());
+    let per_token = 1.0 / count(targets.iter().filter(|&&target| target != IGNORED).count().max(1));
     let mut total = 0.0;
     for (token, (row, &target)) in gradient.chunks_exact_mut(own.room).zip(targets.iter()).enumerate() {
         if target == IGNORED {
