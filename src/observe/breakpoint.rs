@@ -6,7 +6,7 @@ use std::fmt;
 use super::ledger::Ledger;
 use super::run::Run;
 use crate::base::{Bytes, OpId, Rank};
-use crate::program::head::begins;
+use crate::program::head::Words;
 use crate::program::op::Origin;
 use crate::program::plan::{Pass, Slot};
 
@@ -77,11 +77,15 @@ impl Breakpoint {
             Condition::Any => self.started(run, |_| true),
             Condition::Op(words) => match slot_pattern(words) {
                 Some(pattern) => self.entered(run, |slot| pattern.fits(slot)),
-                None => self.started(run, |op| begins(run.program, op, words)),
+                None => {
+                    let words = Words::new(words);
+                    self.started(run, |op| words.begin(run.program, op))
+                }
             },
             Condition::MicroBatch(number) => self.entered(run, |slot| slot.micro_batch == *number),
         };
-        hits.sort_unstable();
+        // Ranks' events come in order each: a sort that keeps runs has little to do.
+        hits.sort();
         hits.dedup();
         hits
     }

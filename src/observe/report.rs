@@ -83,6 +83,17 @@ pub struct Verdict {
     /// What is wrong and what is right, and what that looks like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks: Option<String>,
+    /// One device used the same delayed weights: the pipeline is never drained.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delayed_weights: bool,
+}
+
+impl Verdict {
+    /// What the result is compared with.
+    #[must_use]
+    pub fn device(&self) -> &'static str {
+        if self.delayed_weights { "one device with the same delayed weights" } else { "one device" }
+    }
 }
 
 /// A judgement.
