@@ -126,24 +126,31 @@ impl<'a> Attempt<'a> {
     }
 
     /// Lets the rank issue both ends at once: they start together, and what comes behind waits for both. Ops of one stream run one after the
-    /// other, so the second end gets a stream of its own, and waits in place of the order. The first may be of a batch already.
+    /// other, so each further end of a batch has a stream of its own, and waits in place of the order.
     fn batch(&mut self, program: &mut Program, pair: Pair) {
         let Pair { rank, stands, needed } = pair;
-        let stream = program.stream_of(stands);
-        let root = self.roots.get(&stream).copied().unwrap_or(stream);
+        let root = self.root(program.stream_of(stands));
         let here = take(program, pair);
-        let order = &mut program.order[rank.index()];
-        order.insert(here + 1, needed);
-        let (before, behind) = (order[..here].to_vec(), order[here + 2..].to_vec());
-        let of_root = |program: &Program, op: &OpId| program.stream_of(*op) == root;
-        // A member of a batch waits for what is before the batch, and hands that on.
-        let earlier = before.iter().rev().copied().find(|op| stream == root && of_root(program, op));
-        let later = behind.iter().copied().find(|op| of_root(program, op));
-        let own = batch_stream(program, stream);
+        let order = &program.order[rank.index()];
+        let of_root = |op: &OpId| program.stream_of(*op) == root;
+        // The end at which the rank stands may be of a batch already, which begins with an op of the stream itself.
+        let first = (0..=here).rev().find(|&place| of_root(&order[place])).unwrap_or(here);
+        let joins = |op: &&OpId| !of_root(op) && self.root(program.stream_of(**op)) == root;
+        let members = order[first + 1..].iter().take_while(joins).count();
+        let place = first + 1 + members;
+        let earlier = order[..first].iter().rev().copied().find(of_root);
+        let later = order[place..].iter().copied().find(of_root);
+        let own = batch_stream(program, root, members + 1);
         self.roots.insert(own, root);
+        program.order[rank.index()].insert(place, needed);
         program.set_stream(needed, own);
         earlier.into_iter().for_each(|earlier| program.wait(needed, earlier));
         later.into_iter().for_each(|later| program.wait(later, needed));
+    }
+
+    /// The stream beside whose ops those of `stream` begin; itself, if it is of no batch.
+    fn root(&self, stream: StreamId) -> StreamId {
+        self.roots.get(&stream).copied().unwrap_or(stream)
     }
 
     fn sentence(&self, program: &Program, Pair { rank, stands, needed }: Pair) -> String {
@@ -184,6 +191,12 @@ fn may_change(program: &Program, Pair { rank, stands, needed }: Pair) -> bool {
 fn reorder(program: &mut Program, pair: Pair) {
     let here = take(program, pair);
     program.order[pair.rank.index()].insert(here, pair.needed);
+}
+
+/// The stream of the ends of batches that begin beside ops of `root`: of the second, of the third, and so on.
+fn batch_stream(program: &mut Program, root: StreamId, member: usize) -> StreamId {
+    let name = if root == COMPUTE { "pp".to_owned() } else { program.streams[root.index()].name.clone() };
+    program.communication_stream(&format!("{name}{}", ".batch".repeat(member)))
 }
 
 /// Takes the needed end out of its rank's list; it waits for what the other end waits for, and for nothing that is issued behind it. Returns

@@ -56,10 +56,12 @@ pub struct Row {
 const PLACEMENTS: [(Placement, &str); 3] =
     [(Placement::Line, "found-line"), (Placement::Loop, "found-loop"), (Placement::Vee, "found-v")];
 
-/// Plans of one placement that the search starts from, and that the engine runs: the best by the times that they were made for.
-const TRIED: usize = 3;
-/// Slots that are timed to make a plan better.
-const BUDGET: usize = 4_000_000;
+/// Lists of one placement that a search may start from: the shortest.
+const LISTS: usize = 3;
+/// Plans of one placement that it does start from, and that the engine runs then: the shortest by the times that they are made for.
+const TRIED: usize = 2;
+/// Slots that are timed to make one of them better.
+const BUDGET: usize = 1_000_000;
 
 /// Searches for the scenario `text` with `overrides`; `room` is what a rank of 1F1B holds, if it is not given.
 ///
@@ -94,6 +96,12 @@ pub fn search(name: &str, text: &str, overrides: &[String], room: Option<f64>) -
     }
     let mut named: Vec<Named> = Vec::new();
     for schedule in SCHEDULES.iter().filter(|schedule| !schedule.updates.is_asynchronous()) {
+        if schedule.segmented && is_unit(&base) {
+            search
+                .refused
+                .push((schedule.name, "is counted in slots of a segment, and all others in those of whole sequences".to_owned()));
+            continue;
+        }
         match ask(schedule) {
             Ok(scenario) => {
                 let Some(tried) = Tried::new(&scenario) else { continue };
@@ -160,10 +168,10 @@ fn found(named: &[&Named], placement: Placement, room: f64) -> Vec<Row> {
     let fitting: Vec<&Row> = named.iter().map(|named| &named.row).filter(|row| row.fits).collect();
     let mut starts = lists(&work);
     starts.extend(fitting.iter().map(|row| (row.name.clone(), row.plan.clone())));
-    let budget = BUDGET / starts.len().max(1);
-    let mut better: Vec<(String, Listed)> =
-        starts.into_iter().filter_map(|(from, plan)| Some((from, work.improve(&plan, budget)?))).collect();
-    better.sort_by_key(|(_, listed)| listed.makespan);
+    let timed = starts.into_iter().filter_map(|(from, plan)| Some((from, work.improve(&plan, 0)?)));
+    let mut timed: Vec<(String, Listed)> = timed.collect();
+    timed.sort_by_key(|(_, listed)| listed.makespan);
+    let better = timed.into_iter().take(TRIED).filter_map(|(from, listed)| Some((from, work.improve(&listed.plan, BUDGET)?)));
     let run = |(from, listed): (String, Listed)| {
         let mut training = training.clone();
         training.pipeline.order = Order::Plan(Arc::new(listed.plan));
@@ -171,7 +179,7 @@ fn found(named: &[&Named], placement: Placement, room: f64) -> Vec<Row> {
         Tried::new(&scenario)?.row("", room, Some(from)).filter(|row| row.fits)
     };
     let as_it_is = |row: &&Row| Row { from: Some(row.name.clone()), ..Row::clone(row) };
-    better.into_iter().take(TRIED).filter_map(run).chain(fitting.iter().map(as_it_is)).collect()
+    better.filter_map(run).chain(fitting.iter().map(as_it_is)).collect()
 }
 
 /// The shortest plans that rules make.
@@ -179,7 +187,7 @@ fn lists(work: &Work) -> Vec<(String, Plan)> {
     let mut listed: Vec<Listed> = Rule::all().filter_map(|rule| work.plan(rule)).collect();
     listed.sort_by_key(|listed| listed.makespan);
     listed.dedup_by(|a, b| a.plan == b.plan);
-    listed.into_iter().take(TRIED).map(|listed| ("lists".to_owned(), listed.plan)).collect()
+    listed.into_iter().take(LISTS).map(|listed| ("lists".to_owned(), listed.plan)).collect()
 }
 
 fn is_unit(scenario: &Scenario) -> bool {

@@ -111,7 +111,7 @@ fn row(schedule: &'static Schedule) -> Result<Row, LabError> {
 /// If a kernel fails, which shapes have none of.
 pub fn run(schedule: &Schedule, p2p: PointToPoint) -> Result<Option<(Arc<Program>, Trace)>, LabError> {
     let text = format!(
-        "model = {{ layers = 8, hidden = 8, heads = 2, sequence = 4, vocab = 11 }}\nbatch.micro_batches = {MICRO_BATCHES}\n\
+        "model = {{ layers = 8, hidden = 8, heads = 2, sequence = 4, vocab = 11 }}\nbatch = {{ micro_batches = {MICRO_BATCHES}, steps = 1 }}\n\
          parallel.pipeline = {RANKS}\nnumerics.values = \"shape\"\npipeline = {{ schedule = \"{}\", p2p = \"{p2p}\" }}\n",
         schedule.name
     );

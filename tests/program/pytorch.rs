@@ -1,6 +1,6 @@
-//! What PyTorch 2.15 makes of schedules: its own orders, its loader's rules, and its dry run, read with a reader that shares no code with ours.
+//! What PyTorch 2.15 makes of schedules: its own orders, its loader, its dry run, read with a reader that shares no code with ours.
 //!
-//! `pytorch-2.15.txt` was made by PyTorch itself, which also loaded every sheet of the sizes below in both of its formats.
+//! `pytorch-2.15.txt` was made by PyTorch itself. Messages stand where it puts them in a schedule whose stages are not sharded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
