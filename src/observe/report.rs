@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-pub use super::found::{Repair, RepairKind, SilentSwap};
+pub use super::found::{Diagnosis, Repair, RepairKind, SilentSwap};
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
 use super::slack::Slack;
@@ -49,17 +49,6 @@ pub struct Given {
     pub silent_swaps: Vec<SilentSwap>,
     /// At a deadlock: what would resolve it.
     pub repairs: Vec<Repair>,
-}
-
-/// What is wrong with a run, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
-    /// The rank that is to blame.
-    pub rank: u32,
-    /// Its op, in the program's text syntax.
-    pub op: Option<String>,
-    /// Why, as a sentence about the rank.
-    pub cause: String,
 }
 
 /// Tokens of a micro-batch on each rank: the time to compute grows with them, the time to exchange parameters and gradients does not.

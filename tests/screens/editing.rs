@@ -202,7 +202,7 @@ fn a_plan_of_two_directions_is_edited_too() {
     lab.press("E");
     assert_eq!(lab.model.view, View::Edit, "{}", lab.model.message);
     let (start, par) = (plan(&lab).clone(), slots(&lab));
-    lab.press("G ( u");
+    lab.press("l ( u");
     assert_eq!(plan(&lab), &start);
     assert!(lab.model.message.starts_with("you built DualPipe: 26u, par 26u"), "{}", lab.model.message);
     let is_near = |lab: &Lab| format!("{:?}", lab.model.run.data.report.verdict.kind) == "ExpectedDrift";
