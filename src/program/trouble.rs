@@ -44,6 +44,12 @@ pub enum TroubleKind {
     UnequalTokens,
     /// The model is saved as rank 0 has it.
     SaveAlone,
+    /// Tensor-parallel ranks start their slices from the same random numbers: all have the first one's.
+    SameSeed,
+    /// The one matrix of queries, keys and values is cut by rows, as they lie, and not by heads.
+    RowsOfQkv,
+    /// The bias behind a row-parallel product is added on every rank, before the sum: it counts as often as there are ranks.
+    BiasBeforeSum,
     /// Attention: the output so far is not rescaled when a block joins it.
     NoRescale,
     /// Attention: blocks' outputs are averaged, whatever their weights.
@@ -126,7 +132,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 29] = [
+pub static FAULTS: [Fault; 32] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -246,6 +252,36 @@ pub static FAULTS: [Fault; 29] = [
         takes: &[],
         needs: &[],
         wants: "zero-3 or fsdp on several ranks",
+    },
+    Fault {
+        kind: TroubleKind::SameSeed,
+        name: "same-seed",
+        meaning: "tensor-parallel ranks start their slices with the same random numbers",
+        seen: "a loss that falls: slices are copies, and the matrix has a part of its rank",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks",
+    },
+    Fault {
+        kind: TroubleKind::RowsOfQkv,
+        name: "rows-of-qkv",
+        meaning: "the one matrix of queries, keys and values is cut as its rows lie, and not by heads",
+        seen: "right shapes and wrong values: a rank's queries are no queries",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and fused_qkv = true",
+    },
+    Fault {
+        kind: TroubleKind::BiasBeforeSum,
+        name: "bias-before-sum",
+        meaning: "tensor-parallel ranks each add the bias that belongs behind their sum",
+        seen: "biases count as often as there are ranks, from the second step on: they start at zero",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and biases",
     },
     attention(
         TroubleKind::NoRescale,

@@ -18,6 +18,7 @@ pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod module;
 pub mod optimizer;
 
 mod activation;
@@ -32,6 +33,8 @@ mod product;
 mod reduce;
 mod rotary;
 mod rows;
+mod stream;
+mod vocabulary;
 
 use crate::base::model::{Model, Parameter, Part, Segment};
 use crate::base::saved::{self, SavedTensor};
