@@ -24,9 +24,10 @@ fn orders_are_those_of_pytorch() {
         let schedule = Schedule::find(name).expect("a schedule");
         let size = Size { ranks, chunks, segments: 1, micro_batches };
         let made = schedule.check(size).is_ok().then(|| format!("{:016x}", fnv(&(schedule.plan)(size).to_string())));
-        match made.as_deref().unwrap_or("refused") == hash {
-            true => same += 1,
-            false => wrong.push(line),
+        if made.as_deref().unwrap_or("refused") == hash {
+            same += 1;
+        } else {
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), same + wrong.len());
@@ -126,7 +127,7 @@ fn validate_waits(rows: &[Vec<Cells>]) {
 
 /// `_add_send_recv` and `_add_wait_send`: a compute-only sheet with its messages, as PyTorch adds them.
 fn lowered(rows: &[Vec<Cells>], homes: &BTreeMap<u32, usize>) -> Vec<Vec<Cells>> {
-    let last = homes.len() as u32 - 1;
+    let last = homes.last_key_value().map_or(0, |(&stage, _)| stage);
     let mut made: Vec<Vec<Cells>> = vec![Vec::new(); rows.len()];
     let mut known: Vec<BTreeSet<Act>> = vec![BTreeSet::new(); rows.len()];
     let mut next = vec![0; rows.len()];
@@ -186,7 +187,7 @@ fn with_waits(row: &[Cells]) -> Vec<Cells> {
 
 /// `_simulate_comms_compute`: sends are buffered; a schedule without progress is an error. It knows no pairs.
 fn simulate(rows: &[Vec<Cells>], homes: &BTreeMap<u32, usize>) {
-    let last = homes.len() as u32 - 1;
+    let last = homes.last_key_value().map_or(0, |(&stage, _)| stage);
     let mut done: BTreeSet<Act> = BTreeSet::new();
     let mut next = vec![0; rows.len()];
     while (0..rows.len()).any(|rank| next[rank] < rows[rank].len()) {
