@@ -4,6 +4,8 @@
 //! alpha-beta; `shared`, the same ring on links that are shared max-min fairly; `incast`, 64 and 1,024 ranks that all send to one. Every
 //! phase is timed by itself, several rounds; best and median are printed.
 
+mod support;
+
 use std::sync::Arc;
 
 use ranklab::base::{Dtype, Rank};
@@ -15,6 +17,8 @@ use ranklab::program::tables::{Channel, Layout, Setting};
 use ranklab::program::trace::Outcome;
 use ranklab::program::{Name, OpKind, Origin, PassName, Program, Role, Trace, check};
 use ranklab::scenario::{Scenario, Task};
+
+use support::processor_seconds;
 
 /// Pipelines: case, schedule, ranks, stages of each, micro-batches. One block to a stage.
 const PIPELINES: [(&str, &str, u32, u32, u32); 6] = [
@@ -145,16 +149,6 @@ fn run_to_the_end(program: Arc<Program>, scenario: &Scenario) -> Trace {
 fn count(program: &Program) -> (usize, usize) {
     let receives = program.all().filter(|&op| program.kind(op).receives());
     (program.all().count(), receives.count())
-}
-
-/// Seconds of processor time that this process has used: what else runs on the machine hardly matters.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^53 nanoseconds")]
-fn processor_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec to a place that is valid for it.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    assert_eq!(result, 0, "the clock of this process can be read");
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// Phases in order, with the seconds of each round.

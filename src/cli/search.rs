@@ -37,8 +37,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let found = search(&source.name, &source.text, &overrides, arguments.room)?;
     print(&if arguments.json { json(&found) } else { table(&found) })?;
     if let Some(path) = &arguments.save {
-        let best = found.rows.iter().filter(|row| row.is_found && row.fits).min_by(|a, b| a.makespan.total_cmp(&b.makespan));
-        let Some(best) = best else {
+        let Some(best) = found.best_found() else {
             return Err(Failure::Input(format!(
                 "nothing was found that holds at most {} micro-batches: nothing to save",
                 found.room
@@ -54,12 +53,13 @@ fn table(found: &Search) -> String {
     let mut text = format!("{:<14} {:>9} {:>8} {:>6}\n", "schedule", found.unit, "bubble", "peak");
     let best = found.best().map(|best| best.name.clone());
     for row in &found.rows {
-        let Row { name, makespan, bubble, peak, fits, .. } = row;
-        let note = match (fits, best.as_deref() == Some(name.as_str())) {
+        let Row { name, from, makespan, bubble, peak, fits, .. } = row;
+        let mut note = from.as_ref().map_or_else(String::new, |from| format!("  from {from}"));
+        note.push_str(match (fits, best.as_deref() == Some(name.as_str())) {
             (false, _) => "  holds more than it may",
             (true, true) => "  best",
             (true, false) => "",
-        };
+        });
         let _ =
             writeln!(text, "{name:<14} {:>9} {:>7.2}% {:>6}{note}", short_number(*makespan), bubble * 100.0, short_number(*peak));
     }
@@ -89,6 +89,8 @@ struct Document<'a> {
 struct Entry<'a> {
     name: &'a str,
     found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'a str>,
     makespan: f64,
     bubble_fraction: f64,
     peak: f64,
@@ -105,7 +107,8 @@ struct Refused<'a> {
 fn json(found: &Search) -> String {
     let rows = found.rows.iter().map(|row| Entry {
         name: &row.name,
-        found: row.is_found,
+        found: row.from.is_some(),
+        from: row.from.as_deref(),
         makespan: row.makespan,
         bubble_fraction: row.bubble,
         peak: row.peak,

@@ -5,6 +5,7 @@
 //! broken. Mostly the next one comes a few events behind, so the same is done again until the run completes or nothing more helps.
 //! A third way is to change nothing but the queues (*semantics*).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{OpId, Rank, StreamId};
@@ -64,6 +65,8 @@ struct Attempt<'a> {
     /// Events that may still be run.
     left: usize,
     changes: Vec<String>,
+    /// Per stream of batches, the stream whose ops they begin beside.
+    roots: BTreeMap<StreamId, StreamId>,
 }
 
 /// Two ends of messages on one rank: the one at which it stands, and a later one that another rank waits for.
@@ -76,12 +79,12 @@ struct Pair {
 
 impl<'a> Attempt<'a> {
     fn new(scenario: &'a Scenario, kind: RepairKind) -> Self {
-        Self { scenario, kind, left: MOST_EVENTS, changes: Vec::new() }
+        Self { scenario, kind, left: MOST_EVENTS, changes: Vec::new(), roots: BTreeMap::new() }
     }
 
     fn run(mut self, program: &Program) -> Option<Repair> {
         let mut program = Arc::new(program.clone());
-        let mut reached = 0;
+        let (mut reached, mut vain) = (0, 0);
         loop {
             let trace = self.trace(&program)?;
             let graph = match &trace.outcome {
@@ -89,13 +92,15 @@ impl<'a> Attempt<'a> {
                 Outcome::Deadlocked(graph) => graph,
                 Outcome::OutOfMemory { .. } => return None,
             };
-            let is_stuck = !self.changes.is_empty() && trace.events.len() <= reached;
-            reached = trace.events.len();
+            // Several ranks of a circle may have to change before it moves.
+            vain = if trace.events.len() > reached { 0 } else { vain + 1 };
+            reached = reached.max(trace.events.len());
+            let is_stuck = vain > program.ranks();
             let changed = Arc::make_mut(&mut program);
             let pair = graph.cycles.iter().find_map(|cycle| pair(changed, graph, cycle)).filter(|_| !is_stuck)?;
             self.changes.push(self.sentence(changed, pair));
             match self.kind {
-                RepairKind::Batch => batch(changed, pair),
+                RepairKind::Batch => self.batch(changed, pair),
                 _ => reorder(changed, pair),
             }
         }
@@ -118,6 +123,34 @@ impl<'a> Attempt<'a> {
             (_, [first, rest @ ..]) => format!("let {first}, and {} such pairs more", rest.len()),
         };
         check(program).is_empty().then(|| repair(self.kind, what, self.changes, program, trace))
+    }
+
+    /// Lets the rank issue both ends at once: they start together, and what comes behind waits for both. Ops of one stream run one after the
+    /// other, so each further end of a batch has a stream of its own, and waits in place of the order.
+    fn batch(&mut self, program: &mut Program, pair: Pair) {
+        let Pair { rank, stands, needed } = pair;
+        let root = self.root(program.stream_of(stands));
+        let here = take(program, pair);
+        let order = &program.order[rank.index()];
+        let of_root = |op: &OpId| program.stream_of(*op) == root;
+        // The end at which the rank stands may be of a batch already, which begins with an op of the stream itself.
+        let first = (0..=here).rev().find(|&place| of_root(&order[place])).unwrap_or(here);
+        let joins = |op: &&OpId| !of_root(op) && self.root(program.stream_of(**op)) == root;
+        let members = order[first + 1..].iter().take_while(joins).count();
+        let place = first + 1 + members;
+        let earlier = order[..first].iter().rev().copied().find(of_root);
+        let later = order[place..].iter().copied().find(of_root);
+        let own = batch_stream(program, root, members + 1);
+        self.roots.insert(own, root);
+        program.order[rank.index()].insert(place, needed);
+        program.set_stream(needed, own);
+        earlier.into_iter().for_each(|earlier| program.wait(needed, earlier));
+        later.into_iter().for_each(|later| program.wait(later, needed));
+    }
+
+    /// The stream beside whose ops those of `stream` begin; itself, if it is of no batch.
+    fn root(&self, stream: StreamId) -> StreamId {
+        self.roots.get(&stream).copied().unwrap_or(stream)
     }
 
     fn sentence(&self, program: &Program, Pair { rank, stands, needed }: Pair) -> String {
@@ -160,27 +193,10 @@ fn reorder(program: &mut Program, pair: Pair) {
     program.order[pair.rank.index()].insert(here, pair.needed);
 }
 
-/// Lets the rank issue both ends at once: they start together, and what comes behind waits for both. Ops of one stream run one after the other,
-/// so the second end gets a stream of its own, and waits in place of the order.
-fn batch(program: &mut Program, pair: Pair) {
-    let Pair { rank, stands, needed } = pair;
-    let stream = program.stream_of(stands);
-    let here = take(program, pair);
-    let order = &mut program.order[rank.index()];
-    order.insert(here + 1, needed);
-    let (before, behind) = (order[..here].to_vec(), order[here + 2..].to_vec());
-    let of_stream = |program: &Program, op: &OpId| program.stream_of(*op) == stream;
-    let earlier = before.iter().rev().copied().find(|op| of_stream(program, op));
-    let later = behind.iter().copied().find(|op| of_stream(program, op));
-    let own = batch_stream(program, stream);
-    program.set_stream(needed, own);
-    earlier.into_iter().for_each(|earlier| program.wait(needed, earlier));
-    later.into_iter().for_each(|later| program.wait(later, needed));
-}
-
-fn batch_stream(program: &mut Program, stream: StreamId) -> StreamId {
-    let name = if stream == COMPUTE { "pp".to_owned() } else { program.streams[stream.index()].name.clone() };
-    program.communication_stream(&format!("{name}.batch"))
+/// The stream of the ends of batches that begin beside ops of `root`: of the second, of the third, and so on.
+fn batch_stream(program: &mut Program, root: StreamId, member: usize) -> StreamId {
+    let name = if root == COMPUTE { "pp".to_owned() } else { program.streams[root.index()].name.clone() };
+    program.communication_stream(&format!("{name}{}", ".batch".repeat(member)))
 }
 
 /// Takes the needed end out of its rank's list; it waits for what the other end waits for, and for nothing that is issued behind it. Returns

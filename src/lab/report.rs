@@ -117,6 +117,10 @@ impl Run {
             rank: difference.rank.0,
         });
         let looks = self.looks.as_ref().map(ToString::to_string);
-        ReportVerdict { kind, max_abs_diff, first_difference, looks }
+        let delayed_weights = match &self.scenario.task {
+            Task::Train(training) => kind != VerdictKind::None && training.pipeline.updates.is_asynchronous(),
+            Task::Collective(_) | Task::Layer(_) => false,
+        };
+        ReportVerdict { kind, max_abs_diff, first_difference, looks, delayed_weights }
     }
 }

@@ -1,10 +1,12 @@
-//! A better schedule for given work: named schedules and list-scheduled plans, each compiled and run on shapes, side by side.
+//! A better schedule for given work: named schedules and plans that were found, each compiled and run on shapes, side by side. A search
+//! starts from what list scheduling makes and from the named schedules that fit, and moves cells.
 //!
 //! How long the passes of a stage and its messages take is measured in a run, so that one cost function serves both. A rank's slot is
 //! divided among its chunks: all rows do the same work.
 
 use std::sync::Arc;
 
+use crate::base::hardware::Costs;
 use crate::base::mesh::Axis;
 use crate::compile;
 use crate::engine::session::{self, Numbers};
@@ -36,8 +38,8 @@ pub struct Search {
 pub struct Row {
     /// Its name: a schedule's, or `found-line`, `found-loop`, `found-v` by the placement of its stages.
     pub name: String,
-    /// Whether the search made it.
-    pub is_found: bool,
+    /// What the search started from where it made the plan: `lists`, or a schedule's name.
+    pub from: Option<String>,
     /// End of the step.
     pub makespan: f64,
     /// Idle time over all time.
@@ -54,8 +56,12 @@ pub struct Row {
 const PLACEMENTS: [(Placement, &str); 3] =
     [(Placement::Line, "found-line"), (Placement::Loop, "found-loop"), (Placement::Vee, "found-v")];
 
-/// Plans of one placement that the engine runs: the best by the times that they were made for.
-const TRIED: usize = 3;
+/// Lists of one placement that a search may start from: the shortest.
+const LISTS: usize = 3;
+/// Plans of one placement that it does start from, and that the engine runs then: the shortest by the times that they are made for.
+const TRIED: usize = 2;
+/// Slots that are timed to make one of them better.
+const BUDGET: usize = 1_000_000;
 
 /// Searches for the scenario `text` with `overrides`; `room` is what a rank of 1F1B holds, if it is not given.
 ///
@@ -84,28 +90,31 @@ pub fn search(name: &str, text: &str, overrides: &[String], room: Option<f64>) -
         Scenario::parse(name, text, &[common.as_slice(), &own].concat())
     };
     let room = room.unwrap_or_else(|| f64::from(u32::try_from(ranks).unwrap_or(u32::MAX)));
-    let mut search = Search { room, unit: "", rows: Vec::new(), refused: Vec::new() };
+    let mut search = Search { room, unit: if is_unit(&base) { "slots" } else { "ns" }, rows: Vec::new(), refused: Vec::new() };
     if is_sheet {
-        search.rows.extend(Tried::new(&base).and_then(|tried| tried.row("sheet", room, false)));
+        search.rows.extend(Tried::new(&base).and_then(|tried| tried.row("sheet", room, None)));
     }
-    // Times are measured where backward is cut in two: the first such schedule of each placement.
-    let mut probes: Vec<(Placement, Scenario, Tried)> = Vec::new();
+    let mut named: Vec<Named> = Vec::new();
     for schedule in SCHEDULES.iter().filter(|schedule| !schedule.updates.is_asynchronous()) {
+        if schedule.segmented && is_unit(&base) {
+            search
+                .refused
+                .push((schedule.name, "is counted in slots of a segment, and all others in those of whole sequences".to_owned()));
+            continue;
+        }
         match ask(schedule) {
             Ok(scenario) => {
                 let Some(tried) = Tried::new(&scenario) else { continue };
-                search.rows.extend(tried.row(schedule.name, room, false));
-                if tried.cuts_backward() && probes.iter().all(|(known, ..)| *known != schedule.placement) {
-                    probes.push((schedule.placement, scenario, tried));
-                }
+                let Some(row) = tried.row(schedule.name, room, None) else { continue };
+                search.rows.push(row.clone());
+                named.push(Named { placement: schedule.placement, scenario, tried, row });
             }
             Err(problems) => search.refused.push((schedule.name, problems.first())),
         }
     }
     for (placement, name) in PLACEMENTS {
-        let Some((_, scenario, probe)) = probes.iter().find(|(known, ..)| *known == placement) else { continue };
-        search.unit = probe.trace.clock.unit();
-        let rows = found(probe, scenario, placement, room).into_iter().filter_map(|tried| tried.row(name, room, true));
+        let there: Vec<&Named> = named.iter().filter(|named| named.placement == placement).collect();
+        let rows = found(&there, placement, room).into_iter().map(|row| Row { name: name.to_owned(), ..row });
         search.rows.extend(rows.min_by(Row::order));
     }
     Ok(search)
@@ -115,7 +124,17 @@ impl Search {
     /// The best that fits: the shortest, and of equals the one that holds least.
     #[must_use]
     pub fn best(&self) -> Option<&Row> {
-        self.rows.iter().filter(|row| row.fits).min_by(|a, b| a.order(b))
+        self.best_of(|_| true)
+    }
+
+    /// The best that fits of what was found.
+    #[must_use]
+    pub fn best_found(&self) -> Option<&Row> {
+        self.best_of(|row| row.from.is_some())
+    }
+
+    fn best_of(&self, is_one: impl Fn(&Row) -> bool) -> Option<&Row> {
+        self.rows.iter().filter(|row| row.fits && is_one(row)).min_by(|a, b| a.order(b))
     }
 }
 
@@ -128,23 +147,51 @@ impl Row {
 
 /// Under unit costs the number of layers changes no time: there are enough for two stages on every rank.
 fn layers(base: &Scenario, training: &Training, ranks: usize) -> Vec<String> {
-    let is_unit = matches!(base.hardware.costs, crate::base::hardware::Costs::Unit(_));
-    if is_unit && training.model.layers < 2 * ranks { vec![format!("model.layers={}", 2 * ranks)] } else { Vec::new() }
+    if is_unit(base) && training.model.layers < 2 * ranks { vec![format!("model.layers={}", 2 * ranks)] } else { Vec::new() }
 }
 
-/// The plans of all rules for the times of `probe`, the best few run.
-fn found(probe: &Tried, scenario: &Scenario, placement: Placement, room: f64) -> Vec<Tried> {
-    let Task::Train(training) = &scenario.task else { return Vec::new() };
-    let Some(work) = probe.work(training, placement, room) else { return Vec::new() };
+/// A named schedule that ran.
+struct Named {
+    placement: Placement,
+    scenario: Scenario,
+    tried: Tried,
+    row: Row,
+}
+
+/// Plans of one placement: the lists that all rules make for the times of a named schedule's run, and the named ones that fit, each with
+/// cells moved, the best few run; and the named ones as they are, so that nothing found is worse than what has a name.
+fn found(named: &[&Named], placement: Placement, room: f64) -> Vec<Row> {
+    // Times are measured where backward is cut in two.
+    let Some(probe) = named.iter().find(|named| named.tried.cuts_backward()) else { return Vec::new() };
+    let Task::Train(training) = &probe.scenario.task else { return Vec::new() };
+    let Some(work) = probe.tried.work(training, placement, room) else { return Vec::new() };
+    let fitting: Vec<&Row> = named.iter().map(|named| &named.row).filter(|row| row.fits).collect();
+    let mut starts = lists(&work);
+    starts.extend(fitting.iter().map(|row| (row.name.clone(), row.plan.clone())));
+    let timed = starts.into_iter().filter_map(|(from, plan)| Some((from, work.improve(&plan, 0)?)));
+    let mut timed: Vec<(String, Listed)> = timed.collect();
+    timed.sort_by_key(|(_, listed)| listed.makespan);
+    let better = timed.into_iter().take(TRIED).filter_map(|(from, listed)| Some((from, work.improve(&listed.plan, BUDGET)?)));
+    let run = |(from, listed): (String, Listed)| {
+        let mut training = training.clone();
+        training.pipeline.order = Order::Plan(Arc::new(listed.plan));
+        let scenario = Scenario { task: Task::Train(training), ..probe.scenario.clone() };
+        Tried::new(&scenario)?.row("", room, Some(from)).filter(|row| row.fits)
+    };
+    let as_it_is = |row: &&Row| Row { from: Some(row.name.clone()), ..Row::clone(row) };
+    better.filter_map(run).chain(fitting.iter().map(as_it_is)).collect()
+}
+
+/// The shortest plans that rules make.
+fn lists(work: &Work) -> Vec<(String, Plan)> {
     let mut listed: Vec<Listed> = Rule::all().filter_map(|rule| work.plan(rule)).collect();
     listed.sort_by_key(|listed| listed.makespan);
     listed.dedup_by(|a, b| a.plan == b.plan);
-    let run = |listed: Listed| {
-        let mut training = training.clone();
-        training.pipeline.order = Order::Plan(Arc::new(listed.plan));
-        Tried::new(&Scenario { task: Task::Train(training), ..scenario.clone() })
-    };
-    listed.into_iter().take(TRIED).filter_map(run).collect()
+    listed.into_iter().take(LISTS).map(|listed| ("lists".to_owned(), listed.plan)).collect()
+}
+
+fn is_unit(scenario: &Scenario) -> bool {
+    matches!(scenario.hardware.costs, Costs::Unit(_))
 }
 
 /// A scenario that ran to its end, on shapes.
@@ -172,7 +219,7 @@ impl Tried {
         self.plan.slots().any(|slot| slot.pass == Pass::W)
     }
 
-    fn row(&self, name: &str, room: f64, is_found: bool) -> Option<Row> {
+    fn row(&self, name: &str, room: f64, from: Option<String>) -> Option<Row> {
         let run = Run::new(&self.program, &self.trace);
         let metrics = Metrics::new(&run, &Ledger::new(&run));
         let held = metrics.ranks.iter().map(|rank| rank.peak_in_flight_to_weight).max()?;
@@ -181,7 +228,7 @@ impl Tried {
         let peak = f64::from(held) / f64::from(per_rank);
         let makespan = self.trace.clock.in_unit(metrics.makespan);
         let bubble = metrics.bubble_fraction();
-        Some(Row { name: name.to_owned(), is_found, makespan, bubble, peak, fits: peak <= room, plan: self.plan.clone() })
+        Some(Row { name: name.to_owned(), from, makespan, bubble, peak, fits: peak <= room, plan: self.plan.clone() })
     }
 
     /// The times of the passes and messages of micro-batch 0.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::ledger::Ledger;
 use super::run::Run;
 use crate::base::{Bytes, OpId, Rank};
-use crate::program::head::begins;
+use crate::program::head::Words;
 use crate::program::op::Origin;
 use crate::program::plan::{Pass, Slot};
 
@@ -65,6 +65,7 @@ impl Breakpoint {
 
     /// The events of `run` at which it is met, in order. `nan` is the first op whose result is no number. Linear in the ops.
     #[must_use]
+    #[expect(clippy::stable_sort_primitive, reason = "ranks' events come in order each, and this sort keeps such runs")]
     pub fn hits(&self, run: &Run, ledger: &Ledger, nan: Option<OpId>) -> Vec<usize> {
         let events = &run.trace.events;
         let mut hits = match &self.condition {
@@ -75,15 +76,21 @@ impl Breakpoint {
             Condition::Memory(limit) => self.ranks(run).flat_map(|rank| exceeding(ledger, rank, *limit)).collect(),
             Condition::Nan => nan.filter(|&op| self.is_of(run, op)).and_then(|op| run.trace.event_of(op)).into_iter().collect(),
             Condition::Any => self.started(run, |_| true),
-            Condition::Op(words) => match slot_pattern(words) {
-                Some(pattern) => self.entered(run, |slot| pattern.fits(slot)),
-                None => self.started(run, |op| begins(run.program, op, words)),
-            },
+            Condition::Op(words) => self.named(run, words),
             Condition::MicroBatch(number) => self.entered(run, |slot| slot.micro_batch == *number),
         };
-        hits.sort_unstable();
+        hits.sort();
         hits.dedup();
         hits
+    }
+
+    /// The events that start what is named by words: the first op of a slot, or every op whose head begins so.
+    fn named(&self, run: &Run, words: &str) -> Vec<usize> {
+        if let Some(pattern) = slot_pattern(words) {
+            return self.entered(run, |slot| pattern.fits(slot));
+        }
+        let words = Words::new(words);
+        self.started(run, |op| words.begin(run.program, op))
     }
 
     fn is_of(&self, run: &Run, op: OpId) -> bool {

@@ -2,6 +2,17 @@
 
 use serde::Serialize;
 
+/// What is wrong with a run, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The rank that is to blame.
+    pub rank: u32,
+    /// Its op, in the program's text syntax.
+    pub op: Option<String>,
+    /// Why, as a sentence about the rank.
+    pub cause: String,
+}
+
 /// A send and the receive that it meets by order: of equal shapes, so that nothing notices, but for other data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SilentSwap {

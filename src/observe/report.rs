@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-pub use super::found::{Repair, RepairKind, SilentSwap};
+pub use super::found::{Diagnosis, Repair, RepairKind, SilentSwap};
 use super::metrics::{Metrics, RankMetrics};
 use super::run::Run;
 use super::slack::Slack;
@@ -51,17 +51,6 @@ pub struct Given {
     pub repairs: Vec<Repair>,
 }
 
-/// What is wrong with a run, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
-    /// The rank that is to blame.
-    pub rank: u32,
-    /// Its op, in the program's text syntax.
-    pub op: Option<String>,
-    /// Why, as a sentence about the rank.
-    pub cause: String,
-}
-
 /// Tokens of a micro-batch on each rank: the time to compute grows with them, the time to exchange parameters and gradients does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tokens {
@@ -83,6 +72,17 @@ pub struct Verdict {
     /// What is wrong and what is right, and what that looks like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks: Option<String>,
+    /// One device used the same delayed weights: the pipeline is never drained.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delayed_weights: bool,
+}
+
+impl Verdict {
+    /// What the result is compared with.
+    #[must_use]
+    pub fn device(&self) -> &'static str {
+        if self.delayed_weights { "one device with the same delayed weights" } else { "one device" }
+    }
 }
 
 /// A judgement.

@@ -15,8 +15,8 @@ pub struct Editor {
     plan: Plan,
     /// Cells that were taken out and not put back, the latest last.
     shelf: Vec<Cell>,
-    /// Per stage, its row.
-    homes: BTreeMap<u32, usize>,
+    /// Per stage and micro-batch, its row.
+    homes: BTreeMap<(u32, u32), usize>,
     done: Vec<Change>,
     undone: Vec<Change>,
 }
@@ -60,12 +60,14 @@ pub enum Refusal {
     Nothing,
     /// It would change nothing.
     Same,
-    /// The stage's parameters stand on another rank.
+    /// The slot is another rank's.
     Home {
         /// The slot.
         slot: Slot,
-        /// The rank that has its stage.
+        /// The rank that takes its micro-batch through its stage.
         home: usize,
+        /// Here stands a copy of the stage, for other micro-batches.
+        is_copied: bool,
     },
     /// A slot would run before one of its own row whose result it needs.
     Early {
@@ -80,25 +82,17 @@ pub enum Refusal {
     Whole(Cell),
     /// The two cells cannot be one.
     Apart(Cell, Option<Cell>),
-    /// Each stage stands on two ranks, which no sheet can say.
-    TwoWay(u32),
 }
 
 impl Editor {
     /// Starts with `plan`, which is whole.
-    ///
-    /// # Errors
-    /// If a stage stands on two rows.
-    pub fn new(plan: Plan) -> Result<Self, Refusal> {
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
         let mut homes = BTreeMap::new();
         for (row, cells) in plan.rows.iter().enumerate() {
-            for slot in cells.iter().flat_map(|cell| cell.slots()) {
-                if *homes.entry(slot.stage).or_insert(row) != row {
-                    return Err(Refusal::TwoWay(slot.stage));
-                }
-            }
+            homes.extend(cells.iter().flat_map(|cell| cell.slots()).map(|slot| ((slot.stage, slot.micro_batch), row)));
         }
-        Ok(Self { plan, shelf: Vec::new(), homes, done: Vec::new(), undone: Vec::new() })
+        Self { plan, shelf: Vec::new(), homes, done: Vec::new(), undone: Vec::new() }
     }
 
     /// The plan as it is now. It can run if it is whole.
@@ -127,8 +121,13 @@ impl Editor {
 
     /// The cells beside the plan that belong to `row`: their numbers.
     pub fn shelf_of(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
-        let belongs = move |cell: &Cell| cell.slots().all(|slot| self.homes.get(&slot.stage) == Some(&row));
+        let belongs = move |cell: &Cell| cell.slots().all(|slot| self.home(slot) == Some(row));
         self.shelf.iter().enumerate().filter(move |(_, cell)| belongs(cell)).map(|(number, _)| number)
+    }
+
+    /// The row that `slot` belongs to: where its stage stands, or that copy of it which takes its micro-batch.
+    fn home(&self, slot: Slot) -> Option<usize> {
+        self.homes.get(&(slot.stage, slot.micro_batch)).copied()
     }
 
     /// Does `edit`.
@@ -188,9 +187,10 @@ impl Editor {
             Edit::Put(number, _) => {
                 let cell = beside.get(number).copied().ok_or(Refusal::Nothing)?;
                 for slot in cell.slots() {
-                    let home = self.homes.get(&slot.stage).copied().unwrap_or(place.row);
+                    let home = self.home(slot).unwrap_or(place.row);
                     if home != place.row {
-                        return Err(Refusal::Home { slot, home });
+                        let is_copied = self.homes.iter().any(|(&(stage, _), &row)| (stage, row) == (slot.stage, place.row));
+                        return Err(Refusal::Home { slot, home, is_copied });
                     }
                 }
                 beside.remove(number);
@@ -255,7 +255,12 @@ impl fmt::Display for Refusal {
         match self {
             Self::Nothing => write!(f, "no cell stands there"),
             Self::Same => write!(f, "it stands there already"),
-            Self::Home { slot, home } => write!(f, "{slot} runs on r{home}, which holds the parameters of stage {}", slot.stage),
+            Self::Home { slot, home, is_copied: true } => {
+                write!(f, "{slot} runs on r{home}: micro-batch {} goes the other way through the pipeline", slot.micro_batch)
+            }
+            Self::Home { slot, home, .. } => {
+                write!(f, "{slot} runs on r{home}, which holds the parameters of stage {}", slot.stage)
+            }
             Self::Early { slot, needs } => write!(f, "{slot} would run before {needs}, whose result it needs"),
             Self::Circle(circle) => write!(f, "ranks would wait in a circle: {circle}"),
             Self::Whole(cell) => write!(f, "{cell} has no parts: a whole backward (B) does, and a pair that runs as one"),
@@ -263,7 +268,6 @@ impl fmt::Display for Refusal {
                 write!(f, "{cell} and {next} are no whole: I and its own W are, and an F and a B of different micro-batches")
             }
             Self::Apart(cell, None) => write!(f, "{cell} is the last of its row: nothing stands behind it to join"),
-            Self::TwoWay(stage) => write!(f, "stage {stage} stands on two ranks, and a plan in a sheet has each on one"),
         }
     }
 }

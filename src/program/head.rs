@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use crate::base::model::Part;
 use crate::base::{BufferId, OpId};
 
+use super::name::Name;
 use super::op::{Kernel, OpKind};
 use super::tables::Program;
 use super::trouble::Trouble;
@@ -33,7 +34,48 @@ pub fn fits(program: &Program, op: OpId, rule: &Trouble) -> bool {
 /// Whether the head of `op` begins with these words.
 #[must_use]
 pub fn begins(program: &Program, op: OpId, words: &str) -> bool {
-    starts_with_words(head(program, op), words)
+    Words::new(words).begin(program, op)
+}
+
+/// The first words of heads. Many ops are asked, and most differ in their verb, or in the buffer of their message: no text is made of those.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'words> {
+    all: &'words str,
+    first: &'words str,
+    /// The second word, if it is the name of a buffer.
+    name: Option<Name>,
+}
+
+impl<'words> Words<'words> {
+    /// These words.
+    #[must_use]
+    pub fn new(all: &'words str) -> Self {
+        let mut each = all.split(' ');
+        let first = each.next().unwrap_or_default();
+        let name = each.next().and_then(|word| Name::parse(word).filter(|name| name.to_string() == word));
+        Self { all, first, name }
+    }
+
+    /// Whether the head of `op` begins with them.
+    #[must_use]
+    pub fn begin(&self, program: &Program, op: OpId) -> bool {
+        match verb(program, op).filter(|_| !self.all.is_empty()) {
+            Some(verb) if verb != self.first => false,
+            Some(verb) if verb == self.all => true,
+            Some(_) if self.name.is_some_and(|name| message(program, op).is_some_and(|there| there != name)) => false,
+            _ => starts_with_words(head(program, op), self.all),
+        }
+    }
+}
+
+/// What the message is called whose end `op` is.
+fn message(program: &Program, op: OpId) -> Option<Name> {
+    let buffer = match program.kind(op).original() {
+        OpKind::Send(_) => program.reads(op).first(),
+        OpKind::Recv(_) | OpKind::RecvReduce(_) => program.writes(op).first(),
+        _ => None,
+    };
+    buffer.map(|buffer| program.buffers[buffer.index()].name)
 }
 
 /// The first word of the head of `op`; `None` where that is its slot.

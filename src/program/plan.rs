@@ -3,6 +3,7 @@
 //! The text form is PyTorch's pipelining CSV: a row per rank, cells such as `2F0` (stage 2, forward, micro-batch 0). A
 //! [`super::sheet::Sheet`] reads it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// What a slot computes, in PyTorch's letters.
@@ -99,6 +100,13 @@ impl Plan {
         self.slots().map(|slot| slot.stage as usize + 1).max().unwrap_or(0)
     }
 
+    /// Whether a stage stands on two ranks, which take micro-batches of their own through it.
+    #[must_use]
+    pub fn is_two_way(&self) -> bool {
+        let homes: BTreeSet<(u32, usize)> = self.rows.iter().enumerate().flat_map(|(row, cells)| stages(cells, row)).collect();
+        homes.iter().zip(homes.iter().skip(1)).any(|(one, next)| one.0 == next.0)
+    }
+
     /// The slots that run as one with the slot before them.
     pub fn joined(&self) -> impl Iterator<Item = Slot> + '_ {
         self.rows.iter().flatten().filter_map(|cell| match cell {
@@ -111,6 +119,11 @@ impl Plan {
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.rows.iter().flatten().flat_map(|cell| cell.slots())
     }
+}
+
+/// The stages of a row's cells, each with the row.
+fn stages(cells: &[Cell], row: usize) -> impl Iterator<Item = (u32, usize)> + '_ {
+    cells.iter().flat_map(|cell| cell.slots()).map(move |slot| (slot.stage, row))
 }
 
 impl fmt::Display for Slot {

@@ -39,6 +39,8 @@ pub enum Kind {
     BoolOr(i64, i64),
     /// A text without line breaks.
     Text,
+    /// A text: the name of a file with a sheet, or the sheet itself, which has a line for each row.
+    Sheet,
     /// A text: one of these.
     Choice(fn() -> Vec<&'static str>),
     /// A list of whole numbers, each in this range.
@@ -144,7 +146,7 @@ macro_rules! keys {
     };
 }
 
-use Kind::{Bool, BoolOr, Choice, Integer, Integers, Number, Preset, Text};
+use Kind::{Bool, BoolOr, Choice, Integer, Integers, Number, Preset, Sheet, Text};
 
 keys! {
     top Top {
@@ -231,7 +233,7 @@ keys! {
     }
     pipeline Pipeline {
         SCHEDULE "schedule" Choice(schedules), Is("1f1b"), "", "order of forward and backward passes on each stage";
-        CSV "csv" Text, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
+        CSV "csv" Sheet, Is("none"), "", "a file beside this one with a plan in PyTorch's pipelining CSV, in place of a schedule";
         CHUNKS "chunks" Integer(1, 1_000), Like("1", "2 for schedules on a loop or a V, else 1"), "stages",
             "stages of each rank";
         SEGMENTS "segments" Integer(1, 1_000), Like("1", "2 for schedules that take segments, else 1"), "segments",

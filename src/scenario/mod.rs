@@ -52,6 +52,7 @@ use crate::schedule::{Placement, Schedule, Size};
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
 pub use settings::{Setting, settings};
+pub use sheet::with_sheet;
 pub use text::{merged, new_scenario, show_scenario};
 
 /// A checked scenario.
@@ -344,7 +345,11 @@ impl Training {
     /// Whether every stage stands on two ranks of the pipeline.
     #[must_use]
     pub fn is_two_way(&self) -> bool {
-        matches!(self.pipeline.order, Order::Schedule(schedule) if schedule.placement == Placement::TwoWay)
+        match &self.pipeline.order {
+            Order::Schedule(schedule) => schedule.placement == Placement::TwoWay,
+            Order::Plan(plan) => plan.is_two_way(),
+            Order::Sheet(_) => false,
+        }
     }
 
     /// Whether a tied embedding stands on one rank, and the head that shares it on another.

@@ -6,6 +6,7 @@ use super::problem::Problems;
 use super::reader::{self, Piece};
 use super::value::Value;
 use super::written::Written;
+use crate::base::words::counted;
 
 /// A key with its present value.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ fn shown(value: &Value) -> String {
         Value::Integer(integer) => integer.to_string(),
         Value::Number(number) => number.to_string(),
         Value::Bool(flag) => flag.to_string(),
+        Value::Text(text) if text.contains('\n') => counted(text.lines().count() as u64, "row"),
         Value::Text(text) => text.clone(),
         Value::Integers(list) => format!("{list:?}"),
     }

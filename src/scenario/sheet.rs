@@ -1,8 +1,10 @@
-//! A plan of one's own: PyTorch's pipelining CSV, named by `pipeline.csv`, or in place of a scenario.
+//! A plan of one's own: PyTorch's pipelining CSV, named by `pipeline.csv`, written there, or in place of a scenario.
 //!
 //! What the sheet settles need not be written: ranks, micro-batches and stages are its own, and what is written must agree.
 
 use std::sync::Arc;
+
+use toml::de::DeTable;
 
 use super::keys::{Key, batch, model, parallel, pipeline};
 use super::load;
@@ -16,8 +18,8 @@ use crate::program::sheet::{Sheet, SheetError};
 pub(super) fn read(written: &mut Written, in_place: Option<&str>) {
     let (name, text) = match in_place {
         Some(text) => (None, text.to_owned()),
-        None => match named(written) {
-            Some((name, text)) => (Some(name), text),
+        None => match asked(written) {
+            Some(asked) => asked,
             None => return,
         },
     };
@@ -30,16 +32,33 @@ pub(super) fn read(written: &mut Written, in_place: Option<&str>) {
     }
 }
 
-/// Name and text of the file that `pipeline.csv` names, beside the scenario's own file.
-fn named(written: &mut Written) -> Option<(String, String)> {
+/// The text that `pipeline.csv` has, or that of the file that it names, beside the scenario's own file; with that name.
+fn asked(written: &mut Written) -> Option<(Option<String>, String)> {
     let name = written.text(&pipeline::CSV).filter(|name| name != "none")?;
+    if name.contains('\n') {
+        return Some((None, name));
+    }
     match load::read(&written.beside(&name)) {
-        Ok(source) => Some((name, source.text)),
+        Ok(source) => Some((Some(name), source.text)),
         Err(problems) => {
             written.refuse(&[&pipeline::CSV], Problem::new(format!("`{name}`: {}", problems.first())));
             None
         }
     }
+}
+
+/// `text`, a scenario, with the sheet that it names in place of its name, if `find` has one: it needs no file beside it then.
+#[must_use]
+pub fn with_sheet(text: &str, find: impl Fn(&str) -> Option<String>) -> String {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let csv = table.get_ref().get("pipeline").and_then(|section| section.get_ref().get(pipeline::CSV.name));
+    let named = csv.and_then(|csv| Some((csv.span(), find(csv.get_ref().as_str()?)?)));
+    named.map_or_else(|| text.to_owned(), |(span, sheet)| [&text[..span.start], &in_lines(&sheet), &text[span.end..]].concat())
+}
+
+/// A text that has line breaks, as TOML.
+fn in_lines(sheet: &str) -> String {
+    Value::Text(format!("{}\n", sheet.trim_end())).toml()
 }
 
 fn refuse(written: &mut Written, name: Option<&str>, error: &SheetError) {

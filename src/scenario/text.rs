@@ -125,7 +125,7 @@ fn new_key(out: &mut String, key: &Key, optional: bool) {
 fn example(key: &Key) -> String {
     let (Unwritten::Is(text) | Unwritten::Like(text, _)) = key.unwritten;
     match key.kind {
-        Kind::Text | Kind::Choice(_) | Kind::Preset => format!("\"{text}\""),
+        Kind::Text | Kind::Sheet | Kind::Choice(_) | Kind::Preset => format!("\"{text}\""),
         _ => text.to_owned(),
     }
 }

@@ -76,6 +76,7 @@ impl Key {
             Kind::Bool => "true, false".to_owned(),
             Kind::BoolOr(min, max) => format!("true, false, or {}", range(min, max)),
             Kind::Text => "a text".to_owned(),
+            Kind::Sheet => "the name of a file, or the rows of a plan, a line each".to_owned(),
             Kind::Choice(choices) => choices().join(", "),
             Kind::Preset => format!("{}, or a number of parameters such as 7b or 7.5b", presets::names().join(", ")),
         }
@@ -92,7 +93,7 @@ impl Key {
             Kind::Integer(..) => text.parse().ok().map(Value::Integer),
             Kind::Number(..) => text.parse().ok().map(Value::Number),
             Kind::Bool | Kind::BoolOr(..) => text.parse().ok().map(Value::Bool),
-            Kind::Text | Kind::Choice(_) | Kind::Preset => Some(Value::Text(text.to_owned())),
+            Kind::Text | Kind::Sheet | Kind::Choice(_) | Kind::Preset => Some(Value::Text(text.to_owned())),
             Kind::Integers(..) => None,
         }
     }
@@ -105,7 +106,8 @@ impl Key {
             }
             (Kind::Number(min, max), DeValue::Integer(_) | DeValue::Float(_)) => self.number(value, raw, min, max),
             (Kind::Bool | Kind::BoolOr(..), DeValue::Boolean(flag)) => Ok(Value::Bool(*flag)),
-            (Kind::Text, DeValue::String(text)) => self.text(text, raw),
+            (Kind::Sheet, DeValue::String(text)) if text.contains('\n') => Ok(Value::Text(text.clone().into_owned())),
+            (Kind::Text | Kind::Sheet, DeValue::String(text)) => self.text(text, raw),
             (Kind::Choice(choices), DeValue::String(text)) => self.choice(text, raw, &choices()),
             (Kind::Preset, DeValue::String(text)) if presets::model(text).is_some() => Ok(Value::Text(text.clone().into_owned())),
             (Kind::Preset, DeValue::String(text)) => self.choice(text, raw, &presets::names()),
@@ -186,7 +188,7 @@ impl Key {
             Kind::Number(..) => "a number",
             Kind::Bool => "true or false",
             Kind::BoolOr(..) => "true, false or a whole number",
-            Kind::Text | Kind::Choice(_) | Kind::Preset => "a text",
+            Kind::Text | Kind::Sheet | Kind::Choice(_) | Kind::Preset => "a text",
             Kind::Integers(..) => "a list of whole numbers",
         };
         let message = format!("`{} = {}` is {is}, not {needs}", self.name, shortened(raw));
@@ -230,7 +232,7 @@ mod tests {
     fn every_default_and_every_example_is_allowed() {
         for key in KEYS {
             let (Unwritten::Is(text) | Unwritten::Like(text, _)) = key.unwritten;
-            let quoted = matches!(key.kind, Kind::Text | Kind::Choice(_) | Kind::Preset);
+            let quoted = matches!(key.kind, Kind::Text | Kind::Sheet | Kind::Choice(_) | Kind::Preset);
             let raw = if quoted { format!("\"{text}\"") } else { text.to_owned() };
             let value = DeValue::parse(&raw).expect("a default is TOML");
             let read = key.read(value.get_ref(), &raw).unwrap_or_else(|problem| panic!("{}: {problem:?}", key.path()));

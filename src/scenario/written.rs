@@ -308,7 +308,7 @@ impl Written {
 
 /// On a command line texts come without quotes; what is no TOML is a text.
 fn override_value<'v>(key: &Key, text: &'v str) -> DeValue<'v> {
-    let is_bare = matches!(key.kind, Kind::Text | Kind::Choice(_) | Kind::Preset) && !text.starts_with(['"', '\'']);
+    let is_bare = matches!(key.kind, Kind::Text | Kind::Sheet | Kind::Choice(_) | Kind::Preset) && !text.starts_with(['"', '\'']);
     let parsed = if is_bare { None } else { DeValue::parse(text).ok() };
     parsed.map_or(DeValue::String(Cow::Borrowed(text)), Spanned::into_inner)
 }

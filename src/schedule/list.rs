@@ -1,7 +1,8 @@
 //! List scheduling: whenever a rank is free, it takes the best of what it can do. With backward cut in two, W is what it does when there is
 //! nothing better, and what it must do when its memory is full.
 //!
-//! A rule of thumb finds no best schedule, but many rules of thumb find good ones; `ranklab search` tries all of [`Rule::all`].
+//! A rule of thumb finds no best schedule, but many rules of thumb find good ones; `ranklab search` tries all of [`Rule::all`], and
+//! [`Work::improve`] goes on from them.
 
 use std::collections::VecDeque;
 
@@ -61,6 +62,15 @@ impl Work {
     #[must_use]
     pub fn plan(&self, rule: Rule) -> Option<Listed> {
         Game::new(self, rule).play()
+    }
+}
+
+/// The place of a pass among the times of its stage.
+pub(super) fn kind(pass: Pass) -> usize {
+    match pass {
+        Pass::F => 0,
+        Pass::W => 2,
+        Pass::I | Pass::B => 1,
     }
 }
 
@@ -149,11 +159,7 @@ impl<'a> Game<'a> {
 
     fn take(&mut self, place: usize, start: u64, slot: Slot) {
         let stage = slot.stage as usize;
-        let kind = match slot.pass {
-            Pass::F => 0,
-            Pass::W => 2,
-            Pass::I | Pass::B => 1,
-        };
+        let kind = kind(slot.pass);
         let end = start + self.work.times[stage][kind];
         let rank = &mut self.ranks[place];
         rank.free = end;

@@ -9,6 +9,7 @@ mod chimera;
 mod dualpipe;
 mod dualpipev;
 mod gpipe;
+mod improve;
 mod interleaved;
 pub mod list;
 mod looped_bfs;

@@ -2,8 +2,8 @@
 //!
 //! # The format
 //!
-//! A lesson is a folder `NN-name/`, where NN is the lesson's number. It holds `lesson.md`, `scenario.toml`, and as many further
-//! scenarios `*.toml` as its pages name. `lesson.md` begins with front matter in TOML:
+//! A lesson is a folder `NN-name/`, where NN is the lesson's number. It holds `lesson.md`, `scenario.toml`, as many further scenarios
+//! `*.toml` as its pages name, and the sheets `*.csv` that those name. `lesson.md` begins with front matter in TOML:
 //!
 //! ```toml
 //! +++

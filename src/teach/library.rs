@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use super::lesson::{Folder, Lesson, Origin, ScenarioText};
 use super::problem::Problem;
+use crate::scenario::with_sheet;
 
 static LESSONS: Dir = include_dir!("$CARGO_MANIFEST_DIR/lessons");
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/scenarios");
@@ -203,24 +204,33 @@ fn slug(name: &str) -> &str {
 fn shipped(dir: &Dir) -> Folder {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = |name: &str| dir.get_file(dir.path().join(name)).and_then(include_dir::File::contents_utf8).unwrap_or_default();
-    let tomls = dir.files().map(|file| name(file.path())).filter(|name| is_scenario(name));
-    let scenarios = tomls.map(|name| ScenarioText { text: text(&name).to_owned(), name }).collect();
+    let files: Vec<ScenarioText> =
+        dir.files().map(|file| name(file.path())).map(|name| ScenarioText { text: text(&name).to_owned(), name }).collect();
+    let scenarios = with_sheets(files);
     Folder { name: name(dir.path()), origin: Origin::Shipped, lesson: text("lesson.md").to_owned(), scenarios }
 }
 
 fn own(path: &Path, name: &str) -> Result<Folder, Problem> {
     let lesson = read(path, name, "lesson.md")?;
-    let mut scenarios = Vec::new();
+    let mut files = Vec::new();
     for entry in names(path).map_err(|error| Problem::new(name, 0, format!("cannot read this folder: {error}")))? {
-        if is_scenario(&entry) {
-            scenarios.push(ScenarioText { text: read(path, name, &entry)?, name: entry });
+        if ends_in(&entry, "toml") || ends_in(&entry, "csv") {
+            files.push(ScenarioText { text: read(path, name, &entry)?, name: entry });
         }
     }
-    Ok(Folder { name: name.to_owned(), origin: Origin::Folder(path.to_owned()), lesson, scenarios })
+    Ok(Folder { name: name.to_owned(), origin: Origin::Folder(path.to_owned()), lesson, scenarios: with_sheets(files) })
 }
 
-fn is_scenario(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "toml")
+/// The scenarios among a lesson's files. A sheet that one names stands in it: a scenario goes where its folder does not.
+fn with_sheets(files: Vec<ScenarioText>) -> Vec<ScenarioText> {
+    let (scenarios, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| ends_in(&file.name, "toml"));
+    let find = |name: &str| others.iter().find(|file| file.name == name && ends_in(name, "csv")).map(|file| file.text.clone());
+    let whole = |scenario: ScenarioText| ScenarioText { text: with_sheet(&scenario.text, find), ..scenario };
+    scenarios.into_iter().map(whole).collect()
+}
+
+fn ends_in(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
 }
 
 /// The folders in `folder`, by name; hidden ones are no lessons.

@@ -2,6 +2,7 @@
 //!
 //! A lesson is a folder with a text and scenarios; nothing about any one lesson is in Rust. [`lesson`] has the format.
 
+pub mod book;
 mod directive;
 mod front;
 pub mod lesson;

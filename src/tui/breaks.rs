@@ -87,11 +87,6 @@ impl Breaks {
     pub fn contains(&self, event: usize) -> bool {
         self.list.iter().any(|one| one.hits.binary_search(&event).is_ok())
     }
-
-    /// All events at which the run stops; an event of several breakpoints comes several times.
-    pub fn events(&self) -> impl Iterator<Item = usize> + '_ {
-        self.list.iter().flat_map(|one| one.hits.iter().copied())
-    }
 }
 
 fn hits(when: &Breakpoint, data: &RunData) -> Vec<usize> {

@@ -48,7 +48,7 @@ fn is_offered(key: &Key) -> bool {
     const MODEL: [&str; 4] = ["preset", "layers", "hidden", "sequence"];
     const OPTIMIZER: [&str; 2] = ["kind", "lr"];
     match key.section {
-        _ if matches!(key.kind, Kind::Text | Kind::Integers(..)) || choices(key.kind).len() == 1 => false,
+        _ if matches!(key.kind, Kind::Text | Kind::Sheet | Kind::Integers(..)) || choices(key.kind).len() == 1 => false,
         Section::Model => MODEL.contains(&key.name),
         Section::Optimizer => OPTIMIZER.contains(&key.name),
         _ => true,

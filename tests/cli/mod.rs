@@ -90,6 +90,48 @@ fn a_sheet_is_a_scenario_and_may_be_named_by_one() {
     check(&["compile", "dualpipe-p4m8", "--after", "plan"], 0, "OVERLAP_F_B");
 }
 
+/// Every kind of bad sheet, through the binary: exit 2, with row, column, cell and what was expected.
+#[test]
+fn bad_sheets_are_refused_with_row_and_column() {
+    let cases: [(&str, &str, &str); 14] = [
+        ("0F0,0B0\n1F0xyz,1B0\n", "row 2, column 1: `1F0xyz`", "stage, letters, micro-batch"),
+        (
+            "0F0,0B0,0F2,0B2\n",
+            "row 1, column 3: `0F2` runs micro-batch 2, and micro-batch 1 runs nowhere",
+            "micro-batches 0, 1, 2",
+        ),
+        ("0F0,0B0\n2F0,2B0\n", "row 2, column 1: `2F0` runs stage 2, and stage 1 runs nowhere", "stages 0, 1, 2"),
+        ("0F0,0B0\n1F0,1B0,0F0\n", "row 2, column 3: `0F0` runs stage 0 on a second rank", "allowed"),
+        (
+            "0F0,0B0,0F1,0B1\n1F0,1B0\n",
+            "row 2, column 1: `1F0` is of stage 1, which never runs micro-batch 1's F",
+            "every micro-batch",
+        ),
+        ("0F0,0F0,0B0\n", "row 1, column 2: `0F0` runs a second time", "allowed"),
+        ("0F0,0X0\n", "row 1, column 2: `0X0` has unknown letters", "F, I, W, B"),
+        ("0F0,0BW0,0I1\n", "row 1, column 3: `I` is a letter of 2025", "all through"),
+        ("\u{feff}0F0,0B0\n", "row 1, column 1: `U+FEFF` is a byte-order mark", "UTF-8 without one"),
+        ("0F0,0\"B0\n", "row 1, column 2: `0\"B0` has a stray quote", "allowed"),
+        ("0F0,0B0\n\n1F0,1B0\n", "row 2, column 1: `` is a rank without any work", "a row for each rank"),
+        ("0F0,0F1.5\n", "row 1, column 2: `0F1.5`", "allowed"),
+        ("0F0,(0F1;0B0)\n", "row 1, column 2: `(0F1;0B0)` opens a pair", "OVERLAP_F_B"),
+        ("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0\n", "row 2, column 3: `1B0` makes a value that is never sent", "1SEND_B0"),
+    ];
+    for (sheet, place, expected) in cases {
+        for command in ["run", "check"] {
+            let output = ranklab(&[command, "-"], sheet);
+            let err = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{sheet:?}: {err}");
+            assert!(err.contains(place) && err.contains(expected), "{sheet:?}: {place} and {expected} in\n{err}");
+        }
+    }
+    for good in ["0F0,0B0\r\n1F0,1B0\r\n", "\"0F0\",\"0B0\"\n1F0,1B0\n", "0F0 ,,0B0\n1F0,1B0"] {
+        check_with(&["check", "-"], good, 0, "2 ranks, 2 stages, 1 micro-batch");
+    }
+    let million = vec!["0F0x"; 1_000_000].join(",");
+    check_with(&["check", "-"], &million, 2, "!row 1, column 50: `0F0x`");
+}
+
 #[test]
 fn mistakes_are_explained_on_standard_error() {
     check(&["run", "12f1b"], 2, "!11-1f1b");

@@ -33,7 +33,7 @@ fn a_blocking_pipeline_is_repaired_in_three_ways() {
 /// Every schedule that its semantics stop has a repair, and every repair completes: it was run.
 #[test]
 fn every_stopped_schedule_has_a_repair() {
-    let mut kinds = [0; 2];
+    let (mut kinds, mut stopped) = ([0; 2], 0);
     for schedule in SCHEDULES {
         for p2p in ["pair-fifo", "rank-fifo", "blocking"] {
             let text = text(schedule.name, (4, 8), p2p, "");
@@ -43,13 +43,15 @@ fn every_stopped_schedule_has_a_repair() {
                 continue;
             }
             let repairs = run.given().repairs;
+            stopped += 1;
             for (place, kind) in [RepairKind::Reorder, RepairKind::Batch].into_iter().enumerate() {
                 kinds[place] += usize::from(repairs.iter().any(|repair| repair.kind == kind && !repair.changes.is_empty()));
             }
             assert!(repairs.iter().any(|repair| repair.kind == RepairKind::Semantics), "{text}");
         }
     }
-    assert!(kinds.iter().all(|&found| found > 12), "{kinds:?}");
+    // Batches help all but one: of DualPipe's pairs, a rank that is held by its sends finds none.
+    assert!(kinds == [stopped, stopped - 1] && stopped > 40, "{kinds:?} of {stopped}");
 }
 
 /// A rank that never issues its part cannot be helped by another order.

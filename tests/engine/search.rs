@@ -23,7 +23,7 @@ fn what_is_found_is_sound_and_keeps_to_its_room() {
         [((2, 5), None), ((3, 6), Some(2.0)), ((4, 8), None), ((4, 8), Some(7.0)), ((5, 7), Some(1.5)), ((8, 16), None)]
     {
         let found = run(sizes, "", room);
-        let made: Vec<&Row> = found.rows.iter().filter(|row| row.is_found).collect();
+        let made: Vec<&Row> = found.rows.iter().filter(|row| row.from.is_some()).collect();
         assert!(!made.is_empty(), "{sizes:?} {room:?}");
         for row in made {
             assert!(row.fits && row.peak <= found.room, "{sizes:?} {room:?}: {} holds {}", row.name, row.peak);
@@ -49,13 +49,53 @@ fn what_is_found_is_as_good_as_what_has_a_name() {
     assert!(row(&found, "found-line").makespan <= row(&found, "zb-h2").makespan);
 }
 
+/// However little room there is: what is found of a placement is at least as good as every named schedule of it that fits.
+#[test]
+fn nothing_found_is_worse_than_what_has_a_name() {
+    let of = [
+        ("found-line", ["naive", "gpipe", "1f1b", "zb-h1", "zb-h2"].as_slice()),
+        ("found-v", &["zbv", "v-half", "v-min", "dualpipev"]),
+    ];
+    for (sizes, room) in
+        [((4, 8), 2.0), ((4, 12), 2.0), ((4, 12), 3.0), ((3, 6), 1.0), ((4, 4), 2.5), ((6, 12), 2.0), ((8, 16), 3.0)]
+    {
+        let found = run(sizes, "", Some(room));
+        for (name, named) in of {
+            let fitting = found.rows.iter().filter(|row| row.fits && named.contains(&row.name.as_str()));
+            let Some(shortest) = fitting.map(|row| row.makespan).reduce(f64::min) else { continue };
+            let made = row(&found, name);
+            assert!(made.fits && made.makespan <= shortest, "{sizes:?} room {room}: {name} {} > {shortest}", made.makespan);
+        }
+        let (best, saved) = (found.best().expect("something fits"), found.best_found().expect("something was found"));
+        assert!(
+            saved.makespan <= best.makespan,
+            "{sizes:?} room {room}: {} saved, {} {}",
+            saved.makespan,
+            best.name,
+            best.makespan
+        );
+    }
+}
+
+/// Of equals the one that holds less is saved, as the table says.
+#[test]
+fn what_is_saved_is_what_the_table_calls_best() {
+    for room in [None, Some(7.0)] {
+        let found = run((4, 8), "", room);
+        let saved = found.best_found().expect("something was found");
+        let same = found.rows.iter().filter(|row| row.from.is_some() && row.fits && (row.makespan - saved.makespan).abs() < 1e-9);
+        assert!(same.map(|row| row.peak).all(|peak| peak >= saved.peak));
+    }
+}
+
 /// A published schedule supposes equal ranks. Beside a slow one a search finds better.
 #[test]
 fn unequal_ranks_are_where_a_search_pays() {
     let slow = "[[trouble]]\nkind = \"slow-rank\"\nrank = 1\nfactor = 1.5\n";
     let found = run((4, 12), slow, None);
     let best = found.best().expect("something fits");
-    let named = found.rows.iter().filter(|row| !row.is_found && row.fits).map(|row| row.makespan).fold(f64::INFINITY, f64::min);
+    let named =
+        found.rows.iter().filter(|row| row.from.is_none() && row.fits).map(|row| row.makespan).fold(f64::INFINITY, f64::min);
     assert!(best.makespan <= named, "{} {}", best.makespan, named);
 }
 
@@ -64,7 +104,7 @@ fn messages_that_take_time_are_seen() {
     let table = "[hardware]\ncosts = \"h100-nvlink\"\nranks_per_node = 1\n";
     let found = run((4, 8), table, None);
     assert_eq!(found.unit, "ns");
-    assert!(found.rows.iter().any(|row| row.is_found));
+    assert!(found.rows.iter().any(|row| row.from.is_some()));
 }
 
 #[test]

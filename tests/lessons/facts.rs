@@ -23,6 +23,7 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.push(most_sent(run));
     facts.push(peaks(run));
     facts.extend(attention(run));
+    facts.extend(run.first_nan.map(|op| format!("nan at {}", head(run.session.program(), op))));
     facts
 }
 

@@ -1,5 +1,6 @@
 //! Lessons: the shipped ones are whole, fit the screen and are found; what is wrong is said with file and line.
 
+mod book;
 mod claims;
 mod content;
 mod facts;

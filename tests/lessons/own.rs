@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use ranklab::scenario::{Scenario, merged};
 use ranklab::teach::lesson::Origin;
 use ranklab::teach::library::{NotFound, scenarios};
 
@@ -69,6 +70,36 @@ fn nothing_is_hidden() {
     let several = NotFound::Several { wanted: "11".to_owned(), names: vec!["11-1f1b".to_owned(), "11-other".to_owned()] };
     assert_eq!(library.find("11").map(|lesson| lesson.name.clone()), Err(several));
     assert!(matches!(library.find("74"), Err(NotFound::Broken(_))));
+    let _ = fs::remove_dir_all(root);
+}
+
+/// A scenario of a lesson goes where the lesson's folder does not: the sheet that it names goes with it.
+#[test]
+fn a_lesson_carries_the_sheets_that_its_scenarios_name() {
+    let root = folder(
+        "sheets",
+        &[
+            ("07-mine/lesson.md", SMALL.as_bytes()),
+            ("07-mine/scenario.toml", b"seed = 1\n[pipeline]\ncsv = \"plan.csv\"  # mine\np2p = \"buffered\"\n"),
+            ("07-mine/star.toml", b"pipeline = { csv = \"other.csv\" }"),
+            ("07-mine/plan.csv", b"0F0,0B0\r\n1F0,1B0\r\n"),
+        ],
+    );
+    let library = shipped().with_folder(&root);
+    assert_eq!(library.broken(), []);
+    let mine = library.find("mine").expect("the own lesson");
+    let text = &mine.scenario("scenario.toml").expect("a scenario").text;
+    assert!(text.ends_with("  # mine\np2p = \"buffered\"\n"), "{text}");
+    let ranks =
+        |text: &str| Scenario::parse("scenario.toml", text, &[]).map(|scenario| scenario.ranks()).map_err(|p| p.to_string());
+    assert_eq!(ranks(text), Ok(2));
+    let saved = merged("scenario.toml", text, &["seed=3".to_owned()]).expect("a scenario");
+    assert_eq!(ranks(&saved), Ok(2), "{saved}");
+    let star = &mine.scenario("star.toml").expect("a scenario").text;
+    assert_eq!(star, "pipeline = { csv = \"other.csv\" }");
+    assert!(ranks(star).is_err_and(|problem| problem.contains("other.csv")), "there is no such sheet");
+    let wrong = text.replace("1B0", "1B0x");
+    assert!(ranks(&wrong).is_err_and(|problem| problem.contains("row 2, column 2: `1B0x`")), "{:?}", ranks(&wrong));
     let _ = fs::remove_dir_all(root);
 }
 

@@ -4,7 +4,8 @@ use super::scenes::{self, Scene, pipeline};
 use ranklab::base::{Bytes, OpId, Rank};
 use ranklab::observe::breakpoint::Breakpoint;
 use ranklab::observe::{Ledger, Run};
-use ranklab::program::head::begins;
+use ranklab::program::Program;
+use ranklab::program::head::head;
 
 fn hits(run: &Run, text: &str) -> Vec<usize> {
     let breakpoint = Breakpoint::parse(text).unwrap_or_else(|problem| panic!("{text}: {problem}"));
@@ -17,13 +18,30 @@ fn started(run: &Run, fits: impl Fn(OpId) -> bool) -> Vec<usize> {
     events.filter(|&event| run.program.all().any(|op| run.trace.event_of(op) == Some(event) && fits(op))).collect()
 }
 
+/// Whether the whole text of the head begins with these words.
+fn begins(program: &Program, op: OpId, words: &str) -> bool {
+    let text = head(program, op).to_string();
+    text == words || text.starts_with(&format!("{words} "))
+}
+
 #[test]
 fn ops_and_ranks_are_met_at_every_start() {
     let session = Scene { replicas: 2, ..pipeline("1f1b", 3, 4) }.record();
     let run = Run::new(session.program(), session.trace());
     let of = |rank: u32| move |run: &Run, op: OpId| run.program.rank_of(op) == Rank(rank);
     assert_eq!(hits(&run, "r2"), started(&run, |op| of(2)(&run, op)));
-    for words in ["send", "recv x2.1", "send x4.3 -> r4", "optimizer", "1F2 forward blocks.3", "barrier"] {
+    for words in [
+        "send",
+        "recv x2.1",
+        "send x4.3 -> r4",
+        "recv dx2.1 <- r1",
+        "send x",
+        "send x04.3",
+        "se",
+        "optimizer",
+        "1F2 forward blocks.3",
+        "barrier",
+    ] {
         let plain = started(&run, |op| begins(run.program, op, words));
         assert_eq!(hits(&run, &format!("op {words}")), plain, "{words}");
         let on_rank = started(&run, |op| begins(run.program, op, words) && of(3)(&run, op));

@@ -34,7 +34,8 @@ fn reports_fit_their_schema() {
     let schema: Value = serde_json::from_str(JSON_SCHEMA).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
     let first = FirstDifference { step: 1, op: "all-reduce bucket0".to_owned(), tensor: "grad3".to_owned(), rank: 2 };
-    let wrong = Verdict { kind: VerdictKind::Wrong, max_abs_diff: Some(0.5), first_difference: Some(first), looks: None };
+    let wrong =
+        Verdict { kind: VerdictKind::Wrong, max_abs_diff: Some(0.5), first_difference: Some(first), ..Verdict::default() };
     let verdicts =
         [Verdict::default(), wrong, Verdict { kind: VerdictKind::ExpectedDrift, max_abs_diff: Some(1e-7), ..Verdict::default() }];
     for (name, session) in scenes::all() {

@@ -2,6 +2,7 @@
 
 mod check;
 mod edit;
+mod pytorch;
 mod record;
 mod sheet;
 mod text;

@@ -193,3 +193,23 @@ fn a_plan_that_deadlocks_is_edited_until_it_runs() {
     }
     assert_eq!(lab.model.message, "you built GPipe: 33u");
 }
+
+/// Where every stage stands on two ranks, an edited plan still runs as one pipeline, whose copies sum their gradients. No sheet can say it.
+#[test]
+fn a_plan_of_two_directions_is_edited_too() {
+    let mut lab = Lab::start((120, 36), ASCII_MONO);
+    lab.choose(15);
+    lab.press("E");
+    assert_eq!(lab.model.view, View::Edit, "{}", lab.model.message);
+    let (start, par) = (plan(&lab).clone(), slots(&lab));
+    lab.press("l ( u");
+    assert_eq!(plan(&lab), &start);
+    assert!(lab.model.message.starts_with("you built DualPipe: 26u, par 26u"), "{}", lab.model.message);
+    let is_near = |lab: &Lab| format!("{:?}", lab.model.run.data.report.verdict.kind) == "ExpectedDrift";
+    assert!((slots(&lab) - par).abs() < 1e-9 && is_near(&lab));
+    lab.press("Home )");
+    assert!(lab.model.message.starts_with("no schedule with a name"), "{}", lab.model.message);
+    assert!(is_near(&lab), "the numbers are still those of one device");
+    lab.palette("save-plan somewhere.csv");
+    assert!(lab.model.message.starts_with("each stage stands on two ranks"), "{}", lab.model.message);
+}

@@ -123,11 +123,12 @@ fn scientific(number: u64) -> String {
 }
 
 fn verdict(verdict: &Verdict) -> Option<(&'static str, String)> {
+    let device = verdict.device();
     let words = match verdict.kind {
         VerdictKind::None => return None,
-        VerdictKind::Equal => "equal to one device, bit for bit",
-        VerdictKind::ExpectedDrift => "expected drift: as near to one device as rounding allows",
-        VerdictKind::Wrong => "WRONG: not what one device computes",
+        VerdictKind::Equal => format!("equal to {device}, bit for bit"),
+        VerdictKind::ExpectedDrift => format!("expected drift: as near to {device} as rounding allows"),
+        VerdictKind::Wrong => format!("WRONG: not what {device} computes"),
     };
     let difference = verdict.max_abs_diff.filter(|_| verdict.kind != VerdictKind::Equal);
     let difference = difference.map_or_else(String::new, |difference| format!(", largest difference {difference:.2e}"));

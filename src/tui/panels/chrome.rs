@@ -146,8 +146,13 @@ fn scrubber(model: &Model, from: u16, pen: &mut Pen<'_>) {
     for alert in &data.alerts {
         pen.put(place(alert.time), 0, '!', mark);
     }
-    for event in model.breaks.events() {
-        pen.put(place(data.position(event).time), 0, '*', mark);
+    // One mark a column: an op by its verb may be met a hundred thousand times.
+    for mut hits in model.breaks.list().iter().map(|one| one.hits.as_slice()) {
+        while let Some(&event) = hits.first() {
+            let column = place(data.position(event).time);
+            pen.put(column, 0, '*', mark);
+            hits = &hits[hits.partition_point(|&hit| place(data.position(hit).time) <= column)..];
+        }
     }
     pen.put(place(model.now.time), 0, pen.tier.playhead(), mark);
 }

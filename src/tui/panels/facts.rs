@@ -89,9 +89,9 @@ fn verdict(data: &RunData) -> String {
         (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
             format!("out of memory: {rank} would hold {needed} of {limit}")
         }
-        (Outcome::Completed, VerdictKind::Equal) => "equals one device bit for bit".to_owned(),
+        (Outcome::Completed, VerdictKind::Equal) => format!("equals {} bit for bit", verdict.device()),
         (Outcome::Completed, VerdictKind::ExpectedDrift) => {
-            format!("equals one device within rounding ({drift:.0e})")
+            format!("equals {} within rounding ({drift:.0e})", verdict.device())
         }
         (Outcome::Completed, VerdictKind::Wrong) if verdict.looks.is_some() => verdict.looks.clone().unwrap_or_default(),
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {

@@ -266,20 +266,20 @@ fn cut(text: &str, room: usize) -> String {
 
 fn verdict(data: &RunData) -> String {
     let verdict = &data.report.verdict;
-    let difference = verdict.max_abs_diff.unwrap_or(0.0);
+    let (difference, device) = (verdict.max_abs_diff.unwrap_or(0.0), verdict.device());
     match (verdict.kind, &data.record.trace.outcome) {
         (VerdictKind::None, Outcome::Deadlocked(_)) => "none: the run deadlocked".to_owned(),
         (VerdictKind::None, Outcome::OutOfMemory { .. }) => "none: the run went out of memory".to_owned(),
         (VerdictKind::None, Outcome::Completed) => "none: shapes only, nothing was computed".to_owned(),
-        (VerdictKind::Equal, _) => "equal to one device, bit for bit".to_owned(),
+        (VerdictKind::Equal, _) => format!("equal to {device}, bit for bit"),
         (VerdictKind::ExpectedDrift, _) => {
-            format!("expected drift: as close to one device as rounding allows (largest difference {difference:.1e})")
+            format!("expected drift: as close to {device} as rounding allows (largest difference {difference:.1e})")
         }
         (VerdictKind::Wrong, _) => match &verdict.first_difference {
             Some(first) => {
                 format!("WRONG: {} on r{} at `{}`, step {}, differs first", first.tensor, first.rank, first.op, first.step)
             }
-            None => format!("WRONG: differs from one device by {difference:.1e}"),
+            None => format!("WRONG: differs from {device} by {difference:.1e}"),
         },
     }
 }

@@ -26,7 +26,7 @@ pub fn open(model: &mut Model) {
 fn editing(model: &Model) -> Result<Editing, String> {
     let data = &model.run.data;
     let plan = data.plan.as_deref().ok_or("this run has no plan of a pipeline to edit")?;
-    let editor = Editor::new(plan.clone()).map_err(|refusal| refusal.to_string())?;
+    let editor = Editor::new(plan.clone());
     let known = Schedule::recognise(plan);
     Ok(Editing { editor, cursor: Place::default(), par: Score::of(data), known, knobs: model.run.setup.changes.clone() })
 }

@@ -289,6 +289,10 @@ fn in_turn(model: &mut Model, command: Command, argument: &str) -> ControlFlow<O
 /// The plan that is edited goes to a file, if nothing is missing from it.
 fn save_plan(model: &mut Model, file: &str) -> Option<Effect> {
     let editor = &model.editing.as_ref()?.editor;
+    if editor.plan().is_two_way() {
+        model.say("each stage stands on two ranks, and a sheet has each on one: this plan runs here alone");
+        return None;
+    }
     if editor.is_whole() {
         return Some(Effect::SavePlan { file: file.to_owned(), plan: Arc::new(editor.plan().clone()), overwrite: false });
     }
