@@ -4,7 +4,7 @@ use super::name::Name;
 use super::plan::Slot;
 pub use super::skipped::SkippedKind;
 use crate::base::model::Part;
-use crate::base::settings::AttentionTensor;
+use crate::base::settings::{AttentionTensor, ExpertTensor};
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, Rank, StreamId};
 
 /// What an op does. Its operands stand beside it in the program's tables (see [`Op`]).
@@ -151,6 +151,22 @@ pub enum Kernel {
     AttendBackward,
     /// Gives memory back that a message and a computation have read
     Release,
+    /// Roughly: p = softmax(x router^T), chosen = the k largest
+    Route,
+    /// Roughly: loss = e sum of (share of choices x mean probability), over the tokens of all ranks
+    Balance,
+    /// Roughly: rows = x, sorted by the experts that were chosen
+    Dispatch,
+    /// Roughly: y = fc2 f(fc1 x), of every own expert and its rows
+    Experts,
+    /// Roughly: out = sum of p y, back in the order of the tokens
+    Combine,
+    /// Roughly: dy = p dout, dp = dout y
+    CombineBackward,
+    /// Roughly: dx, gradients = d experts / d (x, parameters)
+    ExpertsBackward,
+    /// Roughly: dx, gradient = d router / d (x, parameters), and what came back from the experts
+    RouteBackward,
 }
 
 /// A kernel with what it costs.
@@ -235,6 +251,7 @@ impl Buffer {
         let is_result = match self.name {
             Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _) => true,
             Name::Attention(AttentionTensor::KeyValueGradient, slice) => slice == self.rank.0,
+            Name::Expert(ExpertTensor::Output | ExpertTensor::InputGradient | ExpertTensor::Balance, _) => true,
             _ => false,
         };
         is_result || self.lives_from_start()
@@ -246,6 +263,7 @@ impl Buffer {
         match self.name {
             Name::Chunk(_) => true,
             Name::Attention(tensor, slice) => tensor.is_given() && slice == self.rank.0,
+            Name::Expert(ExpertTensor::Input | ExpertTensor::OutputGradient, _) => true,
             _ => self.role.is_state(),
         }
     }

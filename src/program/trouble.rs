@@ -78,6 +78,12 @@ pub enum TroubleKind {
     LayerTwice,
     /// In a pipeline that is never drained: backward uses the newest weights, not those of its forward.
     NoStash,
+    /// Experts: those of a rank are chosen `factor` times as often.
+    ExpertOverload,
+    /// Experts: each takes `factor` times its even share, and drops the rest.
+    CapacityDrop,
+    /// Experts: a rank cuts its rows as those of another batch.
+    StaleSplits,
 }
 
 /// A row of the table: a fault.
@@ -126,7 +132,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 29] = [
+pub static FAULTS: [Fault; 32] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -373,7 +379,40 @@ pub static FAULTS: [Fault; 29] = [
         needs: &[],
         wants: "a pipeline that is never drained: pipedream, or pipedream-2bw",
     },
+    Fault {
+        kind: TroubleKind::ExpertOverload,
+        name: "expert-overload",
+        meaning: "experts: those of the rank are chosen `factor` times as often as before",
+        seen: "right numbers, and a slow step: all ranks wait for the results of that rank",
+        acts: Making,
+        takes: &[OneRank, Factor],
+        needs: &[OneRank],
+        wants: EXPERTS,
+    },
+    Fault {
+        kind: TroubleKind::CapacityDrop,
+        name: "capacity-drop",
+        meaning: "experts: each takes `factor` times its even share of a rank's choices, and nobody asked for that",
+        seen: "a step that is no longer slow, and tokens that come back without what their experts would have made of them",
+        acts: Making,
+        takes: &[Factor],
+        needs: &[],
+        wants: EXPERTS,
+    },
+    Fault {
+        kind: TroubleKind::StaleSplits,
+        name: "stale-splits",
+        meaning: "experts: the rank cuts its rows as those of another batch, so its sizes are not what the others expect",
+        seen: "a hang: an all-to-all whose sizes do not agree never ends",
+        acts: Making,
+        takes: &[OneRank],
+        needs: &[OneRank],
+        wants: EXPERTS,
+    },
 ];
+
+/// What faults of experts need.
+const EXPERTS: &str = "a bare [layer] of experts over several ranks";
 
 /// The row of a bug of attention: it is in the code that all ranks run, and in every op.
 const fn attention(kind: TroubleKind, name: &'static str, meaning: &'static str, seen: &'static str) -> Fault {
@@ -394,6 +433,12 @@ impl TroubleKind {
     #[must_use]
     pub fn attention_bug(self) -> Option<AttentionBug> {
         AttentionBug::find(self.name())
+    }
+
+    /// Whether it is about a mixture of experts.
+    #[must_use]
+    pub fn is_of_experts(self) -> bool {
+        matches!(self, Self::ExpertOverload | Self::CapacityDrop | Self::StaleSplits)
     }
 
     /// Its row.

@@ -4,7 +4,7 @@ use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding};
+use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding};
 use crate::base::mesh::Mesh;
 use crate::base::words::grouped;
 
@@ -82,6 +82,7 @@ fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> 
         let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
         written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
     }
+    experts::refuse_in_training(written);
     let (data, stages) = (data?, stages?);
     let ranks = data * stages;
     if ranks > MOST_RANKS {

@@ -87,7 +87,15 @@ fn values(data: &RunData, focus: u32, event: usize) -> Values {
     let attention = data.program().setting.attention;
     let of_ranks = attention.iter().flat_map(|attention| (0..attention.slices).map(ranklab::base::Rank::new));
     let queries = of_ranks.map(|rank| QueryState { rank, row: 0, most: 0.42, total: 3.138, output: vec![0.12, -0.4, 31.0] });
-    Values { event, rank, buffers, queries: queries.collect() }
+    let gates =
+        data.program().setting.experts.iter().flat_map(|experts| (0..experts.tokens_per_rank() * experts.top_k).map(made_up));
+    Values { event, rank, buffers, queries: queries.collect(), gates: gates.collect() }
+}
+
+/// A weight.
+#[expect(clippy::cast_precision_loss, reason = "a small number")]
+fn made_up(place: usize) -> f64 {
+    0.6 / (1.0 + (place % 7) as f64)
 }
 
 fn text(buffer: &Buffer) -> String {
