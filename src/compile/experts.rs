@@ -2,7 +2,7 @@
 //!
 //! Two all-to-alls forward: tokens go to the experts that they chose, results come back. Two backward, of the gradients: the same rows the
 //! same ways. The statistics of the auxiliary loss are gathered from all ranks, and the router, which all have, sums its gradient. Source:
-//! Lepikhin et al. 2020, "GShard", arXiv 2006.16668, section 3.
+//! Lepikhin et al. 2020, `GShard`, arXiv 2006.16668, section 3.
 
 use std::collections::BTreeMap;
 
@@ -108,14 +108,14 @@ impl Work<'_> {
         self.run(rank, self.routing_cost(Kernel::Route, 1), &[x, router], &[gates, statistics]);
         let mut all = vec![statistics];
         if let Some(meetings) = meetings {
-            all = self.from_each(rank, Tensor::Statistics);
+            all = self.with_each(rank, Tensor::Statistics);
             self.issue(meetings.statistics, "ep.stats", rank, (&[statistics], &all));
         }
         self.run(rank, KernelCost::free(Kernel::Balance), &all, &[balance]);
-        let rows = self.from_each(rank, Tensor::Rows);
+        let rows = self.with_each(rank, Tensor::Rows);
         self.run(rank, KernelCost::free(Kernel::Dispatch), &[x, gates], &rows);
         let arrived = self.exchanged(rank, meetings.map(|all| all.dispatch(rank)), Tensor::Rows, Tensor::Arrived);
-        let results = self.from_each(rank, if meetings.is_some() { Tensor::Results } else { Tensor::Returned });
+        let results = self.with_each(rank, if meetings.is_some() { Tensor::Results } else { Tensor::Returned });
         let writes: Vec<BufferId> = std::iter::once(hidden).chain(results).collect();
         self.run(rank, self.expert_cost(Kernel::Experts, rank, 1), &joined(&[weights], &arrived), &writes);
         let returned = self.exchanged(rank, meetings.map(|all| all.combine), Tensor::Results, Tensor::Returned);
@@ -131,14 +131,14 @@ impl Work<'_> {
             [Tensor::OutputGradient, Tensor::GateGradient, Tensor::WeightGradient, Tensor::InputGradient, Tensor::RouterGradient]
                 .map(|tensor| own(self, tensor));
         let is_alone = meetings.is_none();
-        let returned = self.from_each(rank, Tensor::Returned);
-        let d_returned = self.from_each(rank, Tensor::ReturnedGradient);
+        let returned = self.with_each(rank, Tensor::Returned);
+        let d_returned = self.with_each(rank, Tensor::ReturnedGradient);
         let reads = joined(&[d_out, gates], &returned);
         self.run(rank, KernelCost::free(Kernel::CombineBackward), &reads, &joined(&[d_gates], &d_returned));
         let meeting = meetings.map(|all| all.combine_backward);
         let d_results = self.exchanged(rank, meeting, Tensor::ReturnedGradient, Tensor::ResultGradient);
-        let arrived = self.from_each(rank, if is_alone { Tensor::Rows } else { Tensor::Arrived });
-        let d_arrived = self.from_each(rank, if is_alone { Tensor::RowGradient } else { Tensor::ArrivedGradient });
+        let arrived = self.with_each(rank, if is_alone { Tensor::Rows } else { Tensor::Arrived });
+        let d_arrived = self.with_each(rank, if is_alone { Tensor::RowGradient } else { Tensor::ArrivedGradient });
         let reads = joined(&joined(&[weights, hidden], &arrived), &d_results);
         let cost = self.expert_cost(Kernel::ExpertsBackward, rank, BACKWARD_PRODUCTS);
         self.run(rank, cost, &reads, &joined(&[d_weights], &d_arrived));
@@ -156,15 +156,15 @@ impl Work<'_> {
         let Some(meeting) = meeting else {
             // Alone, what is sent and what is received are one.
             let kept = if matches!(sent, Tensor::Results | Tensor::ArrivedGradient) { received } else { sent };
-            return self.from_each(rank, kept);
+            return self.with_each(rank, kept);
         };
-        let (sent, received) = (self.from_each(rank, sent), self.from_each(rank, received));
+        let (sent, received) = (self.with_each(rank, sent), self.with_each(rank, received));
         self.issue(meeting, "ep", rank, (&sent, &received));
         received
     }
 
     /// The buffers of `rank` for a tensor to or from each rank.
-    fn from_each(&mut self, rank: usize, tensor: Tensor) -> Vec<BufferId> {
+    fn with_each(&mut self, rank: usize, tensor: Tensor) -> Vec<BufferId> {
         (0..self.layer.ranks).map(|other| self.buffer(rank, tensor, other)).collect()
     }
 

@@ -1,11 +1,14 @@
 //! Routes: a mixture of experts as a grid of ranks with tokens against experts, how far each of its pieces is at any event, and who has most.
 
 use super::blocks::Stage;
+use super::metrics::Metrics;
 use super::state::{At, State};
+use super::traffic::CollectiveStats;
 use crate::base::experts::Experts;
 use crate::base::routing::Routing;
+use crate::base::units::short_number;
 use crate::base::{ExpertTensor, OpId};
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
 
 /// The routes of a mixture of experts that stands alone.
 #[derive(Clone, Debug)]
@@ -102,6 +105,28 @@ impl Routes {
         let rows: Vec<usize> = (0..self.layer.ranks).map(|rank| self.rows(rank)).collect();
         let most = rows.iter().copied().max()?;
         if rows.iter().all(|&own| own == most) { None } else { rows.iter().position(|&own| own == most) }
+    }
+
+    /// What the ranks send and compute, and what finds no room.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a report's number")]
+    pub fn words(&self, metrics: &Metrics, program: &Program) -> String {
+        let layer = &self.layer;
+        let mut words = vec![format!("{} on {} ranks, {} for each token", layer.count, layer.ranks, layer.top_k)];
+        let is_exchange =
+            |stats: &&CollectiveStats| program.collectives[stats.collective.index()].kind == CollectiveKind::AllToAll;
+        let exchanges: Vec<&CollectiveStats> = metrics.collectives.iter().filter(is_exchange).collect();
+        if let Some(first) = exchanges.first() {
+            let each = first.sent.0 as f64 / layer.ranks as f64;
+            let each =
+                if each < 1e6 { format!("{} kB", short_number(each / 1e3)) } else { format!("{} MB", short_number(each / 1e6)) };
+            words.push(format!("{} all-to-alls, in each of which a rank sends {each} on average", exchanges.len()));
+        }
+        words.extend(self.slowest().map(|rank| format!("r{rank} computes {:.2} times an even share", self.burden(rank))));
+        if self.routing.dropped() > 0 {
+            words.push(format!("{} of {} choices find no room", self.routing.dropped(), self.routing.chosen.len()));
+        }
+        words.join("; ")
     }
 
     /// Choices of an expert that it does not take.

@@ -249,9 +249,9 @@ impl Buffer {
     #[must_use]
     pub fn stays(&self) -> bool {
         let is_result = match self.name {
-            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _) => true,
+            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _)
+            | Name::Expert(ExpertTensor::Output | ExpertTensor::InputGradient | ExpertTensor::Balance, _) => true,
             Name::Attention(AttentionTensor::KeyValueGradient, slice) => slice == self.rank.0,
-            Name::Expert(ExpertTensor::Output | ExpertTensor::InputGradient | ExpertTensor::Balance, _) => true,
             _ => false,
         };
         is_result || self.lives_from_start()
@@ -261,9 +261,8 @@ impl Buffer {
     #[must_use]
     pub fn lives_from_start(&self) -> bool {
         match self.name {
-            Name::Chunk(_) => true,
+            Name::Chunk(_) | Name::Expert(ExpertTensor::Input | ExpertTensor::OutputGradient, _) => true,
             Name::Attention(tensor, slice) => tensor.is_given() && slice == self.rank.0,
-            Name::Expert(ExpertTensor::Input | ExpertTensor::OutputGradient, _) => true,
             _ => self.role.is_state(),
         }
     }

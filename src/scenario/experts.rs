@@ -95,7 +95,8 @@ pub(super) fn refuse_in_training(written: &mut Written) {
         let problem = Problem::new("experts of a whole training step are not there yet").allowed("1");
         written.refuse(&[&parallel::EXPERT], problem.hint(hint));
     }
-    let section: Vec<&'static Key> = Section::Experts.keys().filter(|key| written.has(key, 0)).collect();
+    let is_asked = |key: &&'static Key| written.has(key, 0) && key.unwritten_value().is_some() && !written.is_default(key);
+    let section: Vec<&'static Key> = Section::Experts.keys().filter(is_asked).collect();
     for key in section {
         let problem = Problem::new(format!("a training step has no `{}` yet", key.path()));
         written.refuse(&[key], problem.hint(hint));

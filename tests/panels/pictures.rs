@@ -40,6 +40,12 @@ fn ring_attention_in_its_third_hop() {
 }
 
 #[test]
+fn experts_while_tokens_are_on_their_way() {
+    pictures("experts", &data("lessons/17-experts/scenario.toml"), 20, 1, &["links", "debugger"]);
+    pictures("experts-8", &data("scenarios/experts-capacity.toml"), 40, 2, &["links"]);
+}
+
+#[test]
 fn the_ddp_lesson_while_buckets_leave() {
     let data = data("lessons/04-ddp/scenario.toml");
     pictures("ddp", &data, 48, 0, &["debugger", "memory", "links", "metrics"]);

@@ -121,9 +121,9 @@ fn route_backward(operands: &Operands, layer: &Experts) -> Result<Vec<Value>> {
     let rows = Rows { parts: &parts, of: &gates.places(layer) };
     #[expect(clippy::cast_precision_loss, reason = "a number of tokens")]
     let auxiliary = layer.auxiliary / layer.all_tokens() as f64;
-    let routed =
+    let found =
         Routed { probabilities: &gates.probabilities, chosen: &gates.routing.chosen, gates: &of_gates, shares, auxiliary };
-    let [d_x, d_router] = experts::route_backward(&x, &router, routed, rows)?;
+    let [d_x, d_router] = experts::route_backward(&x, &router, found, rows)?;
     Ok(vec![one(d_x), one(d_router)])
 }
 

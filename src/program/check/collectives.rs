@@ -38,7 +38,8 @@ impl Meeting {
         self.members += 1;
         let first = *self.first.get_or_insert(op);
         let is_unequal = |op| unequal_place(program, collective, op).is_some();
-        if !(is_unequal(first) && is_unequal(op)) && !are_alike(program, first, op) {
+        let may_differ = is_unequal(first) && is_unequal(op);
+        if !may_differ && !are_alike(program, first, op) {
             findings.push(unlike(program, first, op));
         }
     }

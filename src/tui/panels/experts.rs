@@ -36,23 +36,17 @@ struct Column {
     experts: std::ops::Range<usize>,
 }
 
-/// Rows are ranks with their tokens, columns experts with their ranks; below, what the ranks have to do.
+/// Rows are ranks with their tokens, columns experts with their ranks; below, what the ranks have to do. Where there is little room, the
+/// rank with most to do is the last one to go.
 pub fn grid(routes: &Routes, at: &At, pen: &mut Pen<'_>) {
     let layer = &routes.layer;
     let room = usize::from(pen.width().saturating_sub(NAME) / CELL);
     let all = columns(routes, room);
     let shown = &all[..all.len().min(room)];
-    let slowest = routes.slowest();
-    let role_of = |column: &Column| if Some(column.home) == slowest { Role::Alert } else { Role::Quiet };
-    for (place, column) in shown.iter().enumerate() {
-        let is_first = place == 0 || shown[place - 1].home != column.home;
-        if is_first && column.experts.len() <= layer.experts_per_rank() && all.len() == layer.count {
-            pen.say(x(place), 0, &format!("{:>5}", format!("r{}", column.home)), Role::Quiet);
-        }
-        pen.say(x(place), 1, &format!("{:>5}", column.name), role_of(column));
-    }
-    let below = 4 + u16::try_from(layer.ranks.min(8)).unwrap_or(0);
-    let rows = layer.ranks.min(usize::from(pen.height().saturating_sub(2 + below)).max(1));
+    heads(routes, shown, pen);
+    let totals = 1 + usize::from(routes.routing.dropped() > 0);
+    let lines = usize::from(pen.height()).saturating_sub(2 + totals);
+    let rows = layer.ranks.min(lines.saturating_sub(1)).max(1);
     for from in 0..rows {
         let y = 2 + u16::try_from(from).unwrap_or(0);
         pen.say(1, y, &format!("r{from}"), Role::Text);
@@ -62,32 +56,48 @@ pub fn grid(routes: &Routes, at: &At, pen: &mut Pen<'_>) {
             pen.say(x(place), y, &text, role);
         }
     }
-    let mut y = 2 + u16::try_from(rows).unwrap_or(0);
-    let totals: [(&str, fn(&Routes, usize) -> usize); 2] =
-        [("all", |routes, expert| routes.routing.load(expert)), ("dropped", Routes::dropped)];
-    for (name, total) in totals {
-        if name == "dropped" && routes.routing.dropped() == 0 {
-            continue;
+    let y = sums(routes, shown, 2 + u16::try_from(rows).unwrap_or(0), pen);
+    let left = lines.saturating_sub(rows);
+    let y = burdens(routes, (y, layer.ranks.min(left.max(1))), pen);
+    if left > layer.ranks + LEGEND.len() / usize::from(pen.width().max(1)) {
+        paragraph(pen, y + 1, LEGEND, Role::Quiet);
+    }
+    if rows < layer.ranks || shown.len() < all.len() {
+        more_below(pen);
+    }
+}
+
+const LEGEND: &str = "tokens of a rank at an expert: > on their way, . there, = forward, f results, < backward, b gradients";
+
+/// The experts over their columns, and over them the ranks that have them.
+fn heads(routes: &Routes, shown: &[Column], pen: &mut Pen<'_>) {
+    for (place, column) in shown.iter().enumerate() {
+        let is_first = place == 0 || shown[place - 1].home != column.home;
+        if is_first && column.experts.len() == 1 {
+            pen.say(x(place), 0, &format!("{:>5}", format!("r{}", column.home)), Role::Quiet);
         }
+        pen.say(x(place), 1, &format!("{:>5}", column.name), role_of(routes, column));
+    }
+}
+
+/// The rank with most to do is in view.
+fn role_of(routes: &Routes, column: &Column) -> Role {
+    if Some(column.home) == routes.slowest() { Role::Alert } else { Role::Quiet }
+}
+
+/// What every expert takes, and what it leaves out. Returns the line below.
+fn sums(routes: &Routes, shown: &[Column], mut y: u16, pen: &mut Pen<'_>) -> u16 {
+    let names: &[&str] = if routes.routing.dropped() == 0 { &["all"] } else { &["all", "dropped"] };
+    for &name in names {
         pen.say(1, y, name, Role::Quiet);
         for (place, column) in shown.iter().enumerate() {
-            let sum: usize = column.experts.clone().map(|expert| total(routes, expert)).sum();
-            pen.say(x(place), y, &format!("{sum:>5}"), if name == "all" { role_of(column) } else { Role::Text });
+            let of = |expert: usize| if name == "all" { routes.routing.load(expert) } else { routes.dropped(expert) };
+            let sum: usize = column.experts.clone().map(of).sum();
+            pen.say(x(place), y, &format!("{sum:>5}"), if name == "all" { role_of(routes, column) } else { Role::Text });
         }
         y += 1;
     }
-    y = burdens(routes, y + 1, pen);
-    let legend =
-        "tokens of a rank at an expert; > on their way, . there, = forward now, f has results, < backward now, b has gradients";
-    y = paragraph(pen, y, legend, Role::Quiet);
-    if rows < layer.ranks || shown.len() < all.len() {
-        paragraph(
-            pen,
-            y,
-            &format!("{rows} of {} ranks, {} of {} columns shown", layer.ranks, shown.len(), all.len()),
-            Role::Quiet,
-        );
-    }
+    y
 }
 
 /// A column for each expert if there is room for them, otherwise for each rank.
@@ -119,11 +129,11 @@ fn cell(tokens: usize, way: Way) -> (String, Role) {
     (format!("{number:>5}{mark}"), role)
 }
 
-/// What the experts of each rank have to do, beside an even share; the one with most is the slowest. Returns the line below.
-fn burdens(routes: &Routes, first: u16, pen: &mut Pen<'_>) -> u16 {
+/// What the experts of each rank have to do, beside an even share, in so many lines; the one with most is the slowest. Returns the line
+/// below.
+fn burdens(routes: &Routes, (first, room): (u16, usize), pen: &mut Pen<'_>) -> u16 {
     let (layer, slowest) = (&routes.layer, routes.slowest());
     let most = (0..layer.ranks).map(|rank| routes.rows(rank)).max().unwrap_or(0);
-    let room = usize::from(pen.height().saturating_sub(first + 3)).max(1);
     let start = first_row(slowest.unwrap_or(0), layer.ranks, room);
     let filled = if pen.tier == Tier::Ascii { "#" } else { "\u{2588}" };
     let mut y = first;
@@ -135,7 +145,7 @@ fn burdens(routes: &Routes, first: u16, pen: &mut Pen<'_>) -> u16 {
         pen.say(
             1,
             y,
-            &format!("{:<5}{rows:>7} {bar:<20} {:.2}x an even share{note}", format!("r{rank}"), routes.burden(rank)),
+            &format!("{:<6}{rows:>6} {bar:<20} {:.2}x an even share{note}", format!("r{rank}"), routes.burden(rank)),
             role,
         );
         y += 1;
@@ -155,7 +165,7 @@ pub fn tokens(routes: &Routes, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>)
     let first = first_row(chosen, own, room);
     pen.say(1, 0, &format!("r{rank}: token, its experts{}", if gates.is_empty() { "" } else { ", weights" }), Role::Quiet);
     for (y, token) in (1..).zip((first..own).take(room)) {
-        let mut text = format!("{}{token:<5}", mark(token == chosen));
+        let mut text = format!("{}{token:<4}", mark(token == chosen));
         for place in (rank * own + token) * k..(rank * own + token + 1) * k {
             let expert = routes.routing.chosen.get(place).copied().unwrap_or(0);
             let weight = gates.get(place - rank * own * k).map_or_else(String::new, |weight| format!(" {weight:.2}"));

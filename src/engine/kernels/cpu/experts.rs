@@ -3,6 +3,8 @@
 //! A *place* is a token and one of its choices, `token * k + choice`. Shape letters beside the usual ones: e experts, k choices, n rows of
 //! one expert. Sums over choices run in the order of the choices.
 
+#![expect(clippy::many_single_char_names, reason = "shape letters")]
+
 use candle_core::{Result, Tensor, bail};
 
 use super::float::{Float, vectorised};
@@ -329,28 +331,28 @@ pub struct Routed<'a> {
 ///
 /// # Errors
 /// When shapes or types do not fit.
-pub fn route_backward(x: &Tensor, router: &Tensor, routed: Routed, rows: Rows) -> Result<[Tensor; 2]> {
+pub fn route_backward(x: &Tensor, router: &Tensor, found: Routed, rows: Rows) -> Result<[Tensor; 2]> {
     let ((t, h), (e, _)) = (x.dims2()?, router.dims2()?);
-    check::shape("probabilities", routed.probabilities, &[t, e])?;
-    check::shape("shares", routed.shares, &[e])?;
-    check::shape("gradient of the gates", routed.gates, &[t, routed.chosen.len() / t.max(1)])?;
+    check::shape("probabilities", found.probabilities, &[t, e])?;
+    check::shape("shares", found.shares, &[e])?;
+    check::shape("gradient of the gates", found.gates, &[t, found.chosen.len() / t.max(1)])?;
     check::shape("router", router, &[e, h])?;
-    by_dtype!(x, route_backward_of(x, router, routed, rows))
+    by_dtype!(x, route_backward_of(x, router, found, rows))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of experts")]
-fn route_backward_of<T: Float>(x: &Tensor, router: &Tensor, routed: Routed, rows: Rows) -> Result<[Tensor; 2]> {
+fn route_backward_of<T: Float>(x: &Tensor, router: &Tensor, found: Routed, rows: Rows) -> Result<[Tensor; 2]> {
     let ((t, h), (e, _)) = (x.dims2()?, router.dims2()?);
-    let k = routed.chosen.len() / t.max(1);
+    let k = found.chosen.len() / t.max(1);
     let (x, weights, parts) = (Slice::<T>::of(x)?, [Slice::<T>::of(router)?], Slice::<T>::all(rows.parts)?);
-    let (p, gates) = (Slice::<T>::of(routed.probabilities)?, Slice::<T>::of(routed.gates)?);
-    let shares = Slice::<T>::of(routed.shares)?;
-    let auxiliary: Vec<T> = shares.iter().map(|f| T::of(routed.auxiliary * e as f64 * f.to_f64())).collect();
+    let (p, gates) = (Slice::<T>::of(found.probabilities)?, Slice::<T>::of(found.gates)?);
+    let shares = Slice::<T>::of(found.shares)?;
+    let auxiliary: Vec<T> = shares.iter().map(|f| T::of(found.auxiliary * e as f64 * f.to_f64())).collect();
     let mut d_logits = Vec::with_capacity(t * e);
     for (token, p) in p.chunks_exact(e).enumerate() {
         let mut d_p = auxiliary.clone();
         for place in token * k..(token + 1) * k {
-            d_p[routed.chosen[place] as usize] += gates[place];
+            d_p[found.chosen[place] as usize] += gates[place];
         }
         let mut mean = T::zero();
         vectorised!(mean = dot(p, &d_p));
@@ -358,7 +360,7 @@ fn route_backward_of<T: Float>(x: &Tensor, router: &Tensor, routed: Routed, rows
     }
     let layer = Linear { weight: 0, bias: None, inputs: h, outputs: e };
     let mut d_x = linear::backward_input(&[layer], &weights, &d_logits);
-    for place in 0..routed.chosen.len() {
+    for place in 0..found.chosen.len() {
         if let Some(row) = row_of(rows, &parts, place, h)? {
             d_x[place / k * h..][..h].iter_mut().zip(row).for_each(|(sum, &d)| *sum += d);
         }
