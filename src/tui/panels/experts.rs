@@ -165,13 +165,14 @@ pub fn tokens(routes: &Routes, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>)
     let first = first_row(chosen, own, room);
     pen.say(1, 0, &format!("r{rank}: token, its experts{}", if gates.is_empty() { "" } else { ", weights" }), Role::Quiet);
     for (y, token) in (1..).zip((first..own).take(room)) {
-        let mut text = format!("{}{token:<4}", mark(token == chosen));
-        for place in (rank * own + token) * k..(rank * own + token + 1) * k {
+        let word = |place: usize| {
             let expert = routes.routing.chosen.get(place).copied().unwrap_or(0);
             let weight = gates.get(place - rank * own * k).map_or_else(String::new, |weight| format!(" {weight:.2}"));
             let lost = if routes.routing.kept.get(place) == Some(&false) { " dropped" } else { "" };
-            text += &format!("  e{expert}{weight}{lost}");
-        }
+            format!("  e{expert}{weight}{lost}")
+        };
+        let places = (rank * own + token) * k..(rank * own + token + 1) * k;
+        let text = format!("{}{token:<4}{}", mark(token == chosen), places.map(word).collect::<String>());
         let is_lost = text.contains("dropped");
         let role = choice(token == chosen, view.focused);
         pen.say(0, y, &text, if is_lost && role == Role::Text { Role::Alert } else { role });
