@@ -88,12 +88,25 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     })
 }
 
-/// A whole training step has no experts yet.
-pub(super) fn refuse_in_training(written: &mut Written) {
+/// A whole training step: its meshes of experts are judged, and not computed yet.
+///
+/// Experts stand on data-parallel ranks, so that they are no factor of the world: what must divide it is `expert_tensor` x `expert` x
+/// `pipeline`, and the quotient is how many ranks have the same experts. Source: Megatron-LM, `parallel_state.py`.
+pub(super) fn refuse_in_training(written: &mut Written, mesh: Ranks) {
     let hint = "a bare [layer] has them: kind = \"experts\"";
-    if written.size(&parallel::EXPERT).is_some_and(|ranks| ranks > 1) {
-        let problem = Problem::new("experts of a whole training step are not there yet").allowed("1");
-        written.refuse(&[&parallel::EXPERT], problem.hint(hint));
+    if let Some(expert) = written.size(&parallel::EXPERT).filter(|expert| *expert > 1) {
+        let tensor = written.or(&parallel::EXPERT_TENSOR, Written::size, Some(mesh.tensor)).unwrap_or(1);
+        let problem = illegal(mesh, expert, tensor, written.has(&parallel::EXPERT_TENSOR, 0)).unwrap_or_else(|| {
+            let same = mesh.world / (tensor * expert * mesh.pipeline);
+            let message = format!(
+                "{tensor} x {expert} x {} divides {} ranks, {} with the same experts: but a whole training step has none yet",
+                mesh.pipeline,
+                grouped(mesh.world as i128),
+                same,
+            );
+            Problem::new(message).allowed("1").hint(hint)
+        });
+        written.refuse(&[&parallel::EXPERT, &parallel::EXPERT_TENSOR], problem);
     }
     let is_asked = |key: &&'static Key| written.has(key, 0) && key.unwritten_value().is_some() && !written.is_default(key);
     let section: Vec<&'static Key> = Section::Experts.keys().filter(is_asked).collect();
@@ -101,6 +114,45 @@ pub(super) fn refuse_in_training(written: &mut Written) {
         let problem = Problem::new(format!("a training step has no `{}` yet", key.path()));
         written.refuse(&[key], problem.hint(hint));
     }
+}
+
+/// The ranks of a training step, as far as experts ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranks {
+    /// All of them.
+    pub world: usize,
+    /// Pipeline stages.
+    pub pipeline: usize,
+    /// Ranks that share a matrix.
+    pub tensor: usize,
+}
+
+/// What is wrong with a mesh of experts, and which would be right.
+fn illegal(mesh: Ranks, expert: usize, tensor: usize, is_written: bool) -> Option<Problem> {
+    let Ranks { world, pipeline, .. } = mesh;
+    let needed = tensor * expert * pipeline;
+    if world.is_multiple_of(needed) {
+        return None;
+    }
+    let why = if is_written || tensor == 1 {
+        ""
+    } else {
+        ", as experts are cut like the rest where `expert_tensor` does not say otherwise"
+    };
+    let message = format!(
+        "expert_tensor = {tensor} times expert = {expert} times pipeline = {pipeline} is {}, which does not divide {} ranks{why}",
+        grouped(needed as i128),
+        grouped(world as i128),
+    );
+    let mut fits = Vec::new();
+    if tensor > 1 && world.is_multiple_of(expert * pipeline) {
+        fits.push("expert_tensor = 1".to_owned());
+    }
+    let fewer = (1..expert).rev().find(|fewer| world.is_multiple_of(tensor * fewer * pipeline));
+    fits.extend(fewer.map(|fewer| format!("expert = {fewer}")));
+    fits.push(format!("{} ranks", grouped(world.next_multiple_of(needed) as i128)));
+    let problem = Problem::new(message).allowed("expert_tensor x expert x pipeline divides the number of ranks");
+    Some(problem.hint(format!("{} would do", fits.join(", or "))))
 }
 
 /// Every rank has equally many experts: the nearest numbers that would do.

@@ -185,7 +185,10 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
-        EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks", "ranks that share out the experts; of a [layer] only";
+        EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
+            "ranks that share out the experts: no factor of the world, they are data-parallel ranks; computed in a [layer] only";
+        EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
+            "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
     }

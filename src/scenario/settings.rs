@@ -41,7 +41,7 @@ fn concerns(written: &Written, key: &Key) -> bool {
         _ if piece == Some(Piece::Layer) && experts::is_asked(written) => experts::concerns(key),
         _ if piece == Some(Piece::Layer) => layer::concerns(key),
         Section::ContextParallel | Section::Experts => false,
-        _ => piece.is_none() && !["parallel.context", "parallel.expert"].contains(&key.path().as_str()),
+        _ => piece.is_none() && !["parallel.context", "parallel.expert", "parallel.expert_tensor"].contains(&key.path().as_str()),
     }
 }
 

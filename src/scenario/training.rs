@@ -82,9 +82,9 @@ fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> 
         let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
         written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
     }
-    experts::refuse_in_training(written);
     let (data, stages) = (data?, stages?);
     let ranks = data * stages;
+    experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline: stages, tensor: 1 });
     if ranks > MOST_RANKS {
         let message = format!("data = {data} times pipeline = {stages} is {} ranks", grouped(ranks as i128));
         let problem = Problem::new(message).allowed(format!("at most {} ranks", grouped(MOST_RANKS as i128)));

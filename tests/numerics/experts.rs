@@ -49,14 +49,13 @@ fn masks(layer: &Experts, chosen: &[Vec<usize>]) -> [Vec<f64>; 2] {
     let [mut wanted, mut kept] = [vec![0.0; chosen.len() * e], vec![0.0; chosen.len() * e]];
     for group in 0..layer.groups {
         let mut room = vec![layer.capacity().unwrap_or(usize::MAX); e];
-        for choice in 0..layer.top_k {
-            for token in group * layer.tokens..(group + 1) * layer.tokens {
-                let expert = chosen[token][choice];
-                wanted[token * e + expert] = 1.0;
-                if room[expert] > 0 {
-                    room[expert] -= 1;
-                    kept[token * e + expert] = 1.0;
-                }
+        let tokens = group * layer.tokens..(group + 1) * layer.tokens;
+        for (token, expert) in (0..layer.top_k).flat_map(|choice| tokens.clone().map(move |token| (token, chosen[token][choice])))
+        {
+            wanted[token * e + expert] = 1.0;
+            if room[expert] > 0 {
+                room[expert] -= 1;
+                kept[token * e + expert] = 1.0;
             }
         }
     }
@@ -106,7 +105,7 @@ impl Dense {
             auxiliary: auxiliary.to_scalar()?,
             tokens: of(&x),
             router: of(&router),
-            experts: experts.iter().flatten().flat_map(|matrix| of(matrix)).collect(),
+            experts: experts.iter().flatten().flat_map(of).collect(),
         })
     }
 }
