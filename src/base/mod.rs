@@ -6,6 +6,7 @@ pub mod hardware;
 pub mod ids;
 pub mod mesh;
 pub mod model;
+pub mod module;
 pub mod precision;
 pub mod saved;
 pub mod prefetch;

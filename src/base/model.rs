@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::module::{Module, Slice, Split};
 pub use super::settings::{Activation, Bias, Norm, Positions};
 
 /// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
@@ -52,6 +53,8 @@ pub struct Parameter {
     pub dims: Vec<usize>,
     /// How it starts.
     pub init: Init,
+    /// Where it stands in the tensor of this name, if ranks hold slices of it.
+    pub slice: Option<Slice>,
 }
 
 /// A part of the model: what one compute op works on.
@@ -61,6 +64,8 @@ pub enum Part {
     Embedding,
     /// Block `0..layers`.
     Block(u32),
+    /// A module of such a block, or of the embedding or the head with number 0, where ranks meet inside them.
+    Module(u32, Module),
     /// Final norm, logits and cross-entropy.
     Head,
 }
@@ -148,6 +153,7 @@ impl Model {
         match part {
             Part::Embedding => self.embedding(&mut list),
             Part::Block(_) => self.block(&mut list),
+            Part::Module(..) => return self.slices_of(part, Split::NONE),
             Part::Head => self.head(&mut list),
         }
         list.parameters
@@ -216,7 +222,7 @@ struct List {
 impl List {
     fn add(&mut self, name: &str, dims: &[usize], init: Init) {
         let name = format!("{}.{name}", self.prefix);
-        self.parameters.push(Parameter { name, part: self.part, dims: dims.to_vec(), init });
+        self.parameters.push(Parameter { name, part: self.part, dims: dims.to_vec(), init, slice: None });
     }
 
     fn linear(&mut self, name: &str, rows: usize, columns: usize, bias: bool, init: Init) {
@@ -231,6 +237,7 @@ fn prefix(part: Part) -> String {
     match part {
         Part::Embedding => "embedding".to_owned(),
         Part::Block(layer) => format!("blocks.{layer}"),
+        Part::Module(layer, module) => prefix(module.part(layer)),
         Part::Head => "head".to_owned(),
     }
 }

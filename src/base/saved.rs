@@ -8,6 +8,7 @@
 //! Shape letters as in [`super::model`].
 
 use super::model::{Activation, Bias, Model, Norm, Segment};
+use super::module::Module;
 
 /// A tensor that one op leaves for a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +121,63 @@ pub fn block_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
     list
 }
 
+/// What a module's forward pass saves beside its output, where a layer is cut into modules. `tokens` is the shape of the tokens that norms
+/// and sums work on.
+#[must_use]
+pub fn module_saved(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+    let (t, n) = (model.sequence, model.heads / ranks);
+    let drops = |tensor: SavedTensor| Some(tensor).filter(|_| model.dropout > 0.0);
+    match module {
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => {
+            vec![saved("normalised", &[tokens, &[model.hidden]].concat()), saved("1/sigma", tokens)]
+        }
+        Module::Attention => {
+            let core = |tensor| SavedTensor { core: true, ..tensor };
+            let mask = drops(core(mask("softmax dropout mask", &[b, n, t, t])));
+            std::iter::once(core(saved("attention probabilities", &[b, n, t, t]))).chain(mask).collect()
+        }
+        Module::Add1 | Module::Add2 | Module::Positions => {
+            drops(mask("dropout mask", &[tokens, &[model.hidden]].concat())).into_iter().collect()
+        }
+        Module::Logits => vec![saved("logits", &[b, t, model.vocab.div_ceil(ranks)])],
+        Module::Loss => vec![saved("gradient of logits", &[b, t, model.vocab.div_ceil(ranks)])],
+        _ => Vec::new(),
+    }
+}
+
+/// What a module saves in Megatron beside its output: together [`block_saved_by_megatron`].
+#[must_use]
+pub fn module_saved_by_megatron(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+    let (t, h, n) = (model.sequence, model.hidden, model.heads / ranks);
+    let core = |tensor| SavedTensor { core: true, ..tensor };
+    let stream = [tokens, &[h]].concat();
+    match module {
+        Module::Norm1 | Module::Norm2 => vec![saved("input", &stream), saved("output", &stream)],
+        Module::Attention => vec![
+            core(saved("softmax output", &[b, n, t, t])),
+            core(mask("softmax dropout mask", &[b, n, t, t])),
+            core(saved("softmax dropout output", &[b, n, t, t])),
+        ],
+        Module::Add1 | Module::Add2 => vec![mask("dropout mask", &stream)],
+        Module::Down => vec![saved("activation output", &[b, t, model.ffn / ranks])],
+        // The head is not a layer's: what it saves is the lab's own.
+        _ => module_saved(model, b, ranks, tokens, module),
+    }
+}
+
+/// What a module's I leaves for its W, besides gradients that others read, too. `tokens` as in [`module_saved`].
+#[must_use]
+pub fn module_deferred(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+    match module {
+        Module::Add1 | Module::Add2 | Module::Positions if model.dropout > 0.0 => {
+            vec![saved("gradient behind dropout", &[tokens, &[model.hidden]].concat())]
+        }
+        Module::Norm1 | Module::Norm2 | Module::FinalNorm => norm_gradients(model, "gradient of weight", "gradient of bias"),
+        Module::Down => vec![saved("activation output", &[b, model.sequence, model.ffn / ranks])],
+        _ => Vec::new(),
+    }
+}
+
 /// What the head's forward pass saves. The gradient of the logits stands where the logits would: it needs nothing but them and the targets.
 #[must_use]
 pub fn head_saved(model: &Model, b: usize) -> Vec<SavedTensor> {
@@ -136,7 +194,7 @@ pub fn head_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
 }
 
 /// Columns of the feed-forward's first layer: f, or gate and up side by side.
-fn ffn_input_width(model: &Model) -> usize {
+pub(super) fn ffn_input_width(model: &Model) -> usize {
     match model.activation {
         Activation::Gelu => model.ffn,
         Activation::Swiglu => 2 * model.ffn,

@@ -35,6 +35,7 @@ pub use resume::{Start, mismatches, start};
 pub use save::{place, save};
 
 use crate::base::Rank;
+use crate::base::mesh::Axis;
 use crate::engine::state::{self, Misfit, Piece, Whole};
 use crate::lab::Run;
 use crate::scenario::problem::{Problem, Problems};
@@ -94,6 +95,9 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
             let message =
                 format!("{name} is never drained: behind its last step stages still hold older versions of their weights");
             refuse(&message, "save a schedule that is drained once a step, such as 1f1b")
+        }
+        (Task::Train(training), Values::Real) if training.mesh.size(Axis::Tensor) > 1 => {
+            refuse("slices of tensor-parallel ranks are not kept yet", "parallel.tensor = 1 trains the same model")
         }
         (Task::Train(training), Values::Real) => Ok(training),
     }

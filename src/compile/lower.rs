@@ -2,17 +2,23 @@
 //!
 //! A stage reads what its neighbour wrote: here it simply names the neighbour's buffer. The messages pass turns such reads into messages.
 
+use std::collections::BTreeMap;
+
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
-use crate::base::{BufferId, KernelId, Rank};
+use crate::base::module::Module;
+use crate::base::{BufferId, CollectiveId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
-use crate::program::{Name, OpKind, Origin, PassName, Program, Role};
+use crate::program::trouble::TroubleKind;
+use crate::program::{Flow as InsideFlow, Inside, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
+use super::slices::Slices;
 use super::stages::{self, PartTables, Passes, Stages};
+use super::tensor_parallel::Meeting;
 use super::{Build, collective, experts, layer};
 
 /// Makes the compute ops of all steps and replicas; for a bare piece its own.
@@ -24,33 +30,47 @@ pub(super) fn run(build: &mut Build) {
         return;
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };
-    build.program.parameters = training.model.parameters();
-    let sums_once = build.scenario.sums_once(training);
-    let sharing = Sharing::new(&build.program, (training, sums_once), &homes);
+    let by_rows = build.scenario.trouble.iter().any(|rule| rule.kind == TroubleKind::RowsOfQkv);
+    let slices = Slices::new(training, by_rows);
+    build.program.parameters.clone_from(&slices.parameters);
+    let sharing = Sharing::new(&build.program, (training, build.scenario.sums_once(training)), &homes, &slices);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
     build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
     build.sharing = Some(sharing);
-    let stages = Stages::new(&mut build.program, training, &homes, &build.held);
+    let stages = Stages::new(&mut build.program, training, &homes, &slices, &build.held);
     make_room(&mut build.program, training, &stages);
-    for replica in 0..training.mesh.size(Axis::Data) {
+    let mut meetings = BTreeMap::new();
+    for (number, lane) in stages::lanes(training).into_iter().enumerate() {
         let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
         for round in 0..rounds {
-            let flow = Flow::new(stages.stage_of_place.len(), homes.micro_batches);
-            let (program, stages, homes, overlapped) = (&mut build.program, &stages, &homes, false);
-            let rows = 0..training.mesh.size(Axis::Pipeline);
-            let ranks = rows.map(|row| stages::rank(training, replica, row)).collect();
-            let mut walk = Walk { program, training, stages, homes, replica, ranks, round, flow, overlapped, reads: Vec::new() };
+            let mut walk = Walk {
+                program: &mut build.program,
+                training,
+                stages: &stages,
+                homes: &homes,
+                lane: (number, lane),
+                ranks: (0..training.mesh.size(Axis::Pipeline)).map(|row| stages::rank(training, lane, row)).collect(),
+                round,
+                flow: Flow::new(&stages, homes.micro_batches),
+                meetings: &mut meetings,
+                overlapped: false,
+                reads: Vec::new(),
+            };
             walk.zero_gradients(&build.held);
             plan.rows.iter().flatten().for_each(|&cell| walk.cell(cell));
         }
     }
+    build.slices = Some(slices);
 }
 
 /// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
 /// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let micro_batches = (training.pieces() * training.batch.steps) as usize * training.mesh.size(Axis::Data);
-    let parts = || stages.parts.iter().flatten();
+    let lanes = training.mesh.ranks() / training.mesh.size(Axis::Pipeline);
+    let micro_batches = (training.pieces() * training.batch.steps) as usize * lanes;
+    let whole = |part: &PartTables| part.modules.is_empty();
+    let parts =
+        || stages.parts.iter().flatten().flat_map(|part| part.modules.iter().chain(Some(part).filter(|part| whole(part))));
     let messages = 2 * (stages.parts.len() - 1);
     let ops = 3 * parts().count() + 2 * messages;
     let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum::<usize>() + 2 * messages;
@@ -58,38 +78,41 @@ fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
     program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
 }
 
-/// The plan once, of one replica: a step, or all steps where the pipeline is never drained.
-struct Walk<'a> {
-    program: &'a mut Program,
-    training: &'a Training,
-    stages: &'a Stages,
+/// The plan once, of one lane: a step, or all steps where the pipeline is never drained.
+pub(super) struct Walk<'a> {
+    pub program: &'a mut Program,
+    pub training: &'a Training,
+    pub stages: &'a Stages,
     homes: &'a Homes,
-    replica: usize,
-    /// The replica's ranks, by the row of the plan.
+    /// Its number, and its first rank.
+    lane: (usize, Rank),
+    /// Its ranks, by the row of the plan.
     ranks: Vec<Rank>,
     round: u32,
     flow: Flow,
+    /// The collectives inside layers so far.
+    pub meetings: &'a mut BTreeMap<Meeting, CollectiveId>,
     /// The slot at work runs as one with another.
     overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.
-    reads: Vec<BufferId>,
+    pub reads: Vec<BufferId>,
 }
 
 /// A slot at work: whose it is and which micro-batch it takes.
 #[derive(Clone, Copy)]
-struct Site {
-    rank: Rank,
-    /// Among the replicas and homes of the stage.
-    home: usize,
+pub(super) struct Site {
+    pub rank: Rank,
+    /// Among the lanes and homes of the stage.
+    pub home: usize,
     /// Micro-batch of the plan.
-    local: usize,
+    pub local: usize,
     /// Its segment of the sequences.
-    segment: usize,
+    pub segment: usize,
     /// Which kind of piece that is.
-    kind: usize,
+    pub kind: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
-    global: u32,
-    origin: Origin,
+    pub global: u32,
+    pub origin: Origin,
 }
 
 impl Site {
@@ -108,7 +131,7 @@ impl Site {
 
 /// What flows from op to op, for every place and micro-batch.
 #[derive(Clone, Copy)]
-enum Flows {
+pub(super) enum Flows {
     Tokens,
     Targets,
     Activation,
@@ -116,21 +139,43 @@ enum Flows {
     Saved,
     Deferred,
     KeyValueGradient,
+    Inside(Inside),
 }
 
 /// The buffers of what flows; made by whichever op names them first.
 struct Flow {
+    places: usize,
     micro_batches: usize,
-    tables: [Vec<Option<BufferId>>; 7],
+    table: Vec<Option<BufferId>>,
 }
 
 impl Flow {
-    fn new(places: usize, micro_batches: usize) -> Self {
-        Self { micro_batches, tables: std::array::from_fn(|_| vec![None; places * micro_batches]) }
+    fn new(stages: &Stages, micro_batches: usize) -> Self {
+        let places = stages.stage_of_place.len();
+        let tables = OF_PARTS + if stages.inside.is_empty() { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
+        Self { places, micro_batches, table: vec![None; tables * places * micro_batches] }
     }
 
     fn entry(&mut self, what: Flows, place: u32, micro_batch: usize) -> &mut Option<BufferId> {
-        &mut self.tables[what as usize][place as usize * self.micro_batches + micro_batch]
+        &mut self.table[(what.number() * self.places + place as usize) * self.micro_batches + micro_batch]
+    }
+}
+
+/// What flows between whole parts.
+const OF_PARTS: usize = 7;
+
+impl Flows {
+    fn number(self) -> usize {
+        match self {
+            Self::Tokens => 0,
+            Self::Targets => 1,
+            Self::Activation => 2,
+            Self::ActivationGradient => 3,
+            Self::Saved => 4,
+            Self::Deferred => 5,
+            Self::KeyValueGradient => 6,
+            Self::Inside(Inside { flow, module }) => OF_PARTS + flow as usize * Module::ALL.len() + module as usize,
+        }
     }
 }
 
@@ -144,7 +189,7 @@ impl Walk<'_> {
     }
 
     fn home(&self, stage: usize, copy: usize) -> usize {
-        self.replica * self.homes.of_stage[stage].len() + copy
+        self.lane.0 * self.homes.of_stage[stage].len() + copy
     }
 
     fn cell(&mut self, cell: Cell) {
@@ -168,7 +213,8 @@ impl Walk<'_> {
 
     fn site(&self, slot: Slot) -> Site {
         let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
-        let replica = u32::try_from(self.replica).expect("a checked mesh");
+        let replica = self.training.mesh.coordinate(self.lane.1, Axis::Data);
+        let replica = u32::try_from(replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
         let before = self.training.batch.before;
@@ -191,10 +237,15 @@ impl Walk<'_> {
     }
 
     fn forward(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.modules_forward(site, part);
+        }
         self.reads.clear();
         match part.part {
-            Part::Embedding => self.load(site, Flows::Tokens, part, self.stages.load_tokens),
-            Part::Block(_) => self.read(site, Flows::Activation, part.place - 1, part),
+            Part::Embedding => {
+                self.load(site, Flows::Tokens, part, self.stages.load_tokens);
+            }
+            Part::Block(_) | Part::Module(..) => self.read(site, Flows::Activation, part.place - 1, part),
             Part::Head => {
                 self.load(site, Flows::Targets, part, self.stages.load_targets);
                 let targets = self.reads.pop();
@@ -213,7 +264,7 @@ impl Walk<'_> {
                     None => self.run(site, kernel, &[output]),
                 }
             }
-            Part::Block(_) => {
+            Part::Block(_) | Part::Module(..) => {
                 let output = self.buffer(site, Flows::Activation, part.place, part);
                 let saved = self.buffer(site, Flows::Saved, part.place, part);
                 self.run(site, self.passes(site, part).forward, &[output, saved]);
@@ -227,11 +278,14 @@ impl Walk<'_> {
     }
 
     fn backward_input(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.modules_backward_input(site, part);
+        }
         self.reads.clear();
         match part.part {
             // Nothing stands before the embedding.
             Part::Embedding => return,
-            Part::Block(_) => self.read(site, Flows::ActivationGradient, part.place, part),
+            Part::Block(_) | Part::Module(..) => self.read(site, Flows::ActivationGradient, part.place, part),
             Part::Head => {}
         }
         self.read(site, Flows::Saved, part.place, part);
@@ -263,6 +317,9 @@ impl Walk<'_> {
     }
 
     fn backward_weight(&mut self, site: Site, part: &PartTables) {
+        if !part.modules.is_empty() {
+            return self.modules_backward_weight(site, part);
+        }
         self.reads.clear();
         let (first, second) = match part.part {
             Part::Embedding => (Flows::Tokens, Flows::ActivationGradient),
@@ -282,16 +339,17 @@ impl Walk<'_> {
         (self.training.model.dropout > 0.0).then(|| self.buffer(site, Flows::Saved, part.place, part))
     }
 
-    fn passes(&self, site: Site, part: &PartTables) -> Passes {
+    pub fn passes(&self, site: Site, part: &PartTables) -> Passes {
         let tables = &part.pieces[site.kind];
         if self.overlapped { tables.overlapped } else { tables.alone }
     }
 
     /// Adds the op that loads the micro-batch's tokens or targets, and reads them.
-    fn load(&mut self, site: Site, what: Flows, part: &PartTables, kernel: KernelId) {
+    pub fn load(&mut self, site: Site, what: Flows, part: &PartTables, kernel: KernelId) -> BufferId {
         let buffer = self.buffer(site, what, part.place, part);
         self.run(site, kernel, &[buffer]);
         self.reads.push(buffer);
+        buffer
     }
 
     fn read(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) {
@@ -299,12 +357,12 @@ impl Walk<'_> {
         self.reads.push(buffer);
     }
 
-    fn run(&mut self, site: Site, kernel: KernelId, writes: &[BufferId]) {
+    pub fn run(&mut self, site: Site, kernel: KernelId, writes: &[BufferId]) {
         self.program.append((site.rank, COMPUTE), OpKind::Run(kernel), (&self.reads, writes), site.origin);
     }
 
     /// The buffer of what flows, which is made when it is named first.
-    fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
+    pub fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
         if let Some(known) = *self.flow.entry(what, place, site.local) {
             return known;
         }
@@ -317,6 +375,12 @@ impl Walk<'_> {
             Flows::Saved => (Name::Saved(place, m), Role::Activation, tables.saved),
             Flows::Deferred => (Name::Deferred(place, m), Role::Activation, tables.deferred),
             Flows::KeyValueGradient => (Name::KeyValueGradient(place, m), Role::Activation, tables.key_value_gradient),
+            Flows::Inside(inside) => {
+                // Layers are numbered; embedding and head have number 0.
+                let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
+                let name = Name::Inside(inside, layer, m);
+                (name, name.usual_role(), stages.inside[&inside])
+            }
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {

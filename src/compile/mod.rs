@@ -16,8 +16,10 @@ mod messages;
 mod optimizer;
 mod recompute;
 mod sheet;
+mod slices;
 mod stages;
 mod synchronise;
+mod tensor_parallel;
 mod tied;
 mod trouble;
 mod versions;
@@ -26,12 +28,15 @@ use std::collections::BTreeSet;
 
 use crate::base::Updates;
 use crate::base::context::Attention;
+use crate::base::mesh::{Axis, Line};
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
+use crate::program::trouble::TroubleKind;
 use crate::scenario::{Scenario, Task, Training};
 
 use homes::Homes;
+use slices::Slices;
 
 pub use buckets::{Bucket, assign as assign_buckets};
 use data_parallel::{Held, Sharing};
@@ -59,6 +64,8 @@ struct Build<'scenario> {
     trouble: Vec<usize>,
     /// What the ranks share out; `None` for a bare collective.
     sharing: Option<Sharing>,
+    /// Who holds which slices; `None` for a bare collective.
+    slices: Option<Slices>,
     /// Per rank, the buffers of its state.
     held: Vec<Held>,
 }
@@ -73,6 +80,7 @@ struct Pass {
 const PASSES: &[Pass] = &[
     Pass { name: "lower", run: lower::run },
     Pass { name: "recompute", run: recompute::run },
+    Pass { name: "tensor-sums", run: tensor_parallel::sums::run },
     Pass { name: "gather", run: data_parallel::gather::run },
     Pass { name: "data-parallel", run: data_parallel::reduce::run },
     Pass { name: "tied", run: tied::run },
@@ -124,7 +132,8 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
-    let mut build = Build { scenario, plan, program, joined, trouble: trouble::rules(scenario), sharing: None, held: Vec::new() };
+    let trouble = trouble::rules(scenario);
+    let mut build = Build { scenario, plan, program, joined, trouble, sharing: None, slices: None, held: Vec::new() };
     for pass in passes {
         (pass.run)(&mut build);
     }
@@ -137,6 +146,7 @@ const EXACT_GRID: i32 = 15;
 
 fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let data_ranks = u32::try_from(training.data_ranks()).expect("a checked number of ranks");
+    let has = |kind| scenario.trouble.iter().any(|rule| rule.kind == kind);
     Setting {
         model: Some(training.model.clone()),
         attention: None,
@@ -158,7 +168,10 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         grid: scenario.numerics.exact.then_some(EXACT_GRID),
         seed: scenario.seed,
         optimizer: training.optimizer,
-        others: training.fold - 1,
+        tensor: training.mesh.line(Axis::Tensor),
+        same_seed: has(TroubleKind::SameSeed),
+        bias_before_sum: has(TroubleKind::BiasBeforeSum),
+        fold: Line { ranks: training.fold, stride: training.mesh.stride(Axis::Data) },
     }
 }
 

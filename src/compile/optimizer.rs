@@ -53,7 +53,11 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
         return Vec::new();
     }
     let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
-    let group = program.group(Group { name: "world".to_owned(), ranks, fold: Fold { size: training.fold, stride: 1 } });
+    let group = program.group(Group {
+        name: "world".to_owned(),
+        ranks,
+        fold: Fold { size: training.fold, stride: training.mesh.stride(Axis::Data) },
+    });
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
     let barrier = |step| Collective {
         group,
@@ -116,8 +120,8 @@ impl End<'_, '_> {
 
     /// The parts whose own parameters the rank holds, with those parameters.
     fn owned_parts(&self, program: &Program) -> Vec<(Part, Vec<ParameterId>)> {
-        let stage = self.gathers.training.mesh.coordinate(self.rank, Axis::Pipeline);
-        let own = self.gathers.sharing.parameters[stage].iter().copied();
+        let seat = self.gathers.training.seat(self.rank);
+        let own = self.gathers.sharing.parameters[seat].iter().copied();
         let mut parts: Vec<(Part, Vec<ParameterId>)> = Vec::new();
         for parameter in own {
             let part = program.parameters[parameter.index()].part;
@@ -140,7 +144,7 @@ impl End<'_, '_> {
         }
         for (part, parameters) in parts {
             let gradients = self.held.of(parameters, |copies| copies.gradient);
-            let kernel = kernel(program, self.gathers.training, Kernel::Average(*part));
+            let kernel = kernel(program, self.gathers.training, Kernel::Average(*part), parameters);
             program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&gradients, &gradients), origin);
         }
     }
@@ -160,7 +164,7 @@ impl End<'_, '_> {
             ];
             let state: Vec<BufferId> = kinds.into_iter().flat_map(|kind| self.held.of(parameters, kind)).collect();
             let reads = [self.held.of(parameters, |copies| copies.gradient), state.clone()].concat();
-            let kernel = kernel(program, self.gathers.training, Kernel::Optimizer(*part));
+            let kernel = kernel(program, self.gathers.training, Kernel::Optimizer(*part), parameters);
             program.append((self.rank, COMPUTE), OpKind::Run(kernel), (&reads, &state), origin);
         }
     }
@@ -168,20 +172,20 @@ impl End<'_, '_> {
     /// Updates the rank's shard of the unit at `place`. Whole parameters are cut up before, and put together behind.
     fn update_shard(&mut self, program: &mut Program, place: usize, origin: Origin) {
         let Gathers { training, sharing, .. } = *self.gathers;
-        let stage = training.mesh.coordinate(self.rank, Axis::Pipeline);
+        let seat = training.seat(self.rank);
         let shard = self.held.shards[place];
         let (Some(gradient), Some(parameter)) = (shard.gradient, shard.parameter) else { return };
-        let whole = self.held.of(&sharing.units[stage][place].parameters, |copies| copies.parameter);
+        let whole = self.held.of(&sharing.units[seat][place].parameters, |copies| copies.parameter);
         if !sharing.row.parameters {
             let take = shard_kernel(program, Kernel::TakeShard, 0, &[parameter]);
             program.append((self.rank, COMPUTE), OpKind::Run(take), (&whole, &[parameter]), origin);
         }
         let updated: Vec<BufferId> = std::iter::once(parameter).chain(shard.optimizer()).collect();
         let reads = [vec![gradient], updated.clone()].concat();
-        let update = shard_kernel(program, Kernel::OptimizerShard, 12, &reads);
+        let update = shard_kernel(program, Kernel::OptimizerShard, UPDATE_FLOPS, &reads);
         program.append((self.rank, COMPUTE), OpKind::Run(update), (&reads, &updated), origin);
         if !sharing.row.parameters {
-            let gather = self.gathers.collective(program, (self.rank, stage), place, origin.step);
+            let gather = self.gathers.collective(program, (self.rank, seat), place, origin.step);
             let stream = program.communication_stream("dp");
             program.append((self.rank, stream), OpKind::Collective(gather), (&[parameter], &whole), origin);
         }
@@ -196,11 +200,11 @@ struct Gathers<'a> {
 }
 
 impl Gathers<'_> {
-    fn collective(&mut self, program: &mut Program, (rank, stage): (Rank, usize), place: usize, step: u32) -> CollectiveId {
+    fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), place: usize, step: u32) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
         let group = sharing.group(training, rank, Meeting::Copy);
         *self.known.entry((group.ranks[0], step, place)).or_insert_with(|| {
-            let unit = &sharing.units[stage][place];
+            let unit = &sharing.units[seat][place];
             let (dtype, padded) = (training.precision.parameter, unit.shard_elements(program) * unit.shards);
             let padding = bytes(padded - unit.elements(program), dtype);
             let group = program.group(group);
@@ -210,9 +214,15 @@ impl Gathers<'_> {
     }
 }
 
-fn kernel(program: &mut Program, training: &Training, kernel: Kernel) -> KernelId {
-    program.kernel(stages::cost(training, kernel, 0))
+/// A kernel on whole parameters. Adam: two moving averages, a root, a division, the update.
+fn kernel(program: &mut Program, training: &Training, kernel: Kernel, parameters: &[ParameterId]) -> KernelId {
+    let elements: usize = parameters.iter().map(|parameter| program.parameters[parameter.index()].elements()).sum();
+    let flops = if let Kernel::Optimizer(_) = kernel { UPDATE_FLOPS } else { 1 } * elements as u64;
+    program.kernel(KernelCost { flops, ..stages::cost(training, kernel, 0) })
 }
+
+/// Operations of an update for each parameter.
+const UPDATE_FLOPS: u64 = 12;
 
 /// A kernel on shards: so many operations for each element of the first, and all bytes once.
 fn shard_kernel(program: &mut Program, kernel: Kernel, flops: u64, shards: &[BufferId]) -> KernelId {

@@ -1,19 +1,22 @@
 //! The stages of the pipeline: which parts each holds, and what those parts' kernels take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part, Segment};
+use crate::base::module::Module;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::{Dtype, SavedTensors};
 use crate::base::{BufferId, KernelId, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
-use crate::program::{Kernel, KernelCost, Program};
+use crate::program::{Inside, Kernel, KernelCost, Program};
 use crate::scenario::Training;
 
 use super::data_parallel::Held;
 use super::flops;
 use super::homes::Homes;
+use super::slices::Slices;
+use super::tensor_parallel;
 
 /// The parts of every stage, and the layouts and kernels that all stages share.
 pub(super) struct Stages {
@@ -27,6 +30,8 @@ pub(super) struct Stages {
     pub loss: LayoutId,
     /// Per piece of the plan's first step, its kind.
     pub kinds: Vec<usize>,
+    /// What flows inside layers that are cut into modules.
+    pub inside: BTreeMap<Inside, LayoutId>,
     pub load_tokens: KernelId,
     pub load_targets: KernelId,
     pub zero_gradients: KernelId,
@@ -39,10 +44,12 @@ pub(super) struct PartTables {
     pub place: u32,
     /// For each kind of piece: of a size, and of a segment.
     pub pieces: Vec<PieceTables>,
-    /// Per replica and home of the stage, the parameters' buffers in the kernels' order.
+    /// Per lane and home of the stage, the parameters' buffers in the kernels' order.
     pub weights: Vec<Vec<BufferId>>,
-    /// Per replica and home, their gradients' buffers.
+    /// Per lane and home, their gradients' buffers.
     pub gradients: Vec<Vec<BufferId>>,
+    /// The modules that it is cut into; empty where it is computed in one go.
+    pub modules: Vec<PartTables>,
 }
 
 /// What a part's kernels make of a piece of data; mostly there is one kind, a whole micro-batch.
@@ -61,25 +68,32 @@ pub(super) struct PieceTables {
 #[derive(Clone, Copy)]
 pub(super) struct Passes {
     pub forward: KernelId,
+    /// Forward once more; of a module.
+    pub again: KernelId,
     pub backward_input: KernelId,
     pub backward_weight: KernelId,
 }
 
-/// The rank of the plan's `row` in `replica`.
-pub(super) fn rank(training: &Training, replica: usize, row: usize) -> Rank {
-    let mesh = &training.mesh;
-    mesh.with(mesh.with(Rank(0), Axis::Data, replica), Axis::Pipeline, row)
+/// The lanes of the mesh, each by its first rank: pipelines beside each other, which differ along all axes but their own.
+pub(super) fn lanes(training: &Training) -> Vec<Rank> {
+    training.mesh.groups(Axis::Pipeline).into_iter().map(|ranks| ranks[0]).collect()
+}
+
+/// The rank of the plan's `row` in `lane`.
+pub(super) fn rank(training: &Training, lane: Rank, row: usize) -> Rank {
+    training.mesh.with(lane, Axis::Pipeline, row)
 }
 
 impl Stages {
     /// Cuts the model into stages, which stand at `homes`; `held` is what every rank holds.
-    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, held: &[Held]) -> Self {
+    pub(super) fn new(program: &mut Program, training: &Training, homes: &Homes, slices: &Slices, held: &[Held]) -> Self {
         let (model, dtype) = (&training.model, training.precision.parameter);
         let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
         let pieces = pieces(training);
         let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
-        let activation = |piece: &Piece| [piece.size, piece.segment.tokens(model), model.hidden];
-        let first_parameter = first_parameters(model);
+        let shares_tokens = tensor_parallel::shares_tokens(training);
+        let stream = |piece: &Piece| if shares_tokens { tensor_parallel::tokens(training) } else { tokens(piece).to_vec() };
+        let activation = |piece: &Piece| [stream(piece), vec![model.hidden]].concat();
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {
             parts: cut.iter().map(|parts| stage(program, training, homes.overlaps, parts)).collect(),
@@ -89,21 +103,19 @@ impl Stages {
             kinds: kinds(training),
             // A mean over many tokens: nobody takes it in half precision.
             loss: program.layout(Layout::tensor(dtype.widened(), &[])),
+            inside: tensor_parallel::layouts(program, training),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
         // Places follow the way of a micro-batch.
         (0..).zip(stages.parts.iter_mut().flatten()).for_each(|(place, part)| part.place = place);
-        for replica in 0..training.mesh.size(Axis::Data) {
+        for lane in lanes(training) {
+            let (place, early) = (training.mesh.coordinate(lane, Axis::Tensor), program.setting.bias_before_sum);
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
-                    let held = &held[rank(training, replica, row).index()];
-                    for part in &mut *parts {
-                        let (weights, gradients) = operands(held, &parameters(model, &first_parameter, part.part));
-                        part.weights.push(weights);
-                        part.gradients.push(gradients);
-                    }
+                    let held = &held[rank(training, lane, row).index()];
+                    parts.iter_mut().for_each(|part| part.hold(model, slices, (place, early), held));
                 }
             }
         }
@@ -111,15 +123,54 @@ impl Stages {
     }
 }
 
+impl PartTables {
+    /// The buffers that its kernels take on the next rank.
+    fn hold(&mut self, model: &Model, slices: &Slices, (place, early): (usize, bool), held: &Held) {
+        let parameters = match self.part {
+            Part::Module(layer, module) => slices.of_module(model, place, (layer, module), early),
+            part => slices.taken(model, place, part),
+        };
+        let (weights, gradients) = operands(held, &parameters);
+        self.weights.push(weights);
+        self.gradients.push(gradients);
+        self.modules.iter_mut().for_each(|module| module.hold(model, slices, (place, early), held));
+    }
+
+    /// One of its modules.
+    ///
+    /// # Panics
+    /// If it is not cut into modules, or this is none of them.
+    pub fn module(&self, module: Module) -> &PartTables {
+        let is_it = |tables: &&PartTables| matches!(tables.part, Part::Module(_, one) if one == module);
+        self.modules.iter().find(is_it).expect("a module of this part")
+    }
+}
+
 fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Part]) -> Vec<PartTables> {
     let blocks = parts.iter().filter(|part| matches!(part, Part::Block(_))).count();
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
-        let shares = if matches!(part, Part::Block(_)) { blocks } else { 0 };
-        let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
-        PartTables { part, place: 0, pieces: all.collect(), weights: Vec::new(), gradients: Vec::new() }
+        let mut tables = part_tables(program, training, overlaps, (part, blocks));
+        if tensor_parallel::cuts(training) {
+            let layer = if let Part::Block(layer) = part { layer } else { 0 };
+            let modules = Module::of(part).map(|module| Part::Module(layer, module));
+            tables.modules = modules.map(|part| part_tables(program, training, overlaps, (part, blocks))).collect();
+        }
+        tables
     };
     parts.iter().map(tables).collect()
+}
+
+/// A part of a stage with so many blocks, which share its slots evenly; so do the products of a block.
+fn part_tables(program: &mut Program, training: &Training, overlaps: bool, (part, blocks): (Part, u32)) -> PartTables {
+    let shares = match part {
+        Part::Block(_) => blocks,
+        Part::Module(_, module) if module.is_product() => Module::PRODUCTS * blocks,
+        _ => 0,
+    };
+    let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
+    let pieces = all.collect();
+    PartTables { part, place: 0, pieces, weights: Vec::new(), gradients: Vec::new(), modules: Vec::new() }
 }
 
 fn piece_tables(
@@ -132,8 +183,10 @@ fn piece_tables(
     let (model, dtype) = (&training.model, training.precision.parameter);
     let mut passes = |overlapped| {
         let mut kernel = |kernel| program.kernel(KernelCost { overlapped, ..cost_of(training, piece, kernel, shares) });
+        let forward = kernel(Kernel::Forward(part));
         Passes {
-            forward: kernel(Kernel::Forward(part)),
+            forward,
+            again: if let Part::Module(..) = part { kernel(Kernel::Recompute(part)) } else { forward },
             backward_input: kernel(Kernel::BackwardInput(part)),
             backward_weight: kernel(Kernel::BackwardWeight(part)),
         }
@@ -142,7 +195,7 @@ fn piece_tables(
     let key_values = [piece.size, piece.segment.before(model), 2 * model.kv_heads * model.head_size()];
     PieceTables {
         saved: program.layout(bundle(saved_of(training, piece, part), dtype)),
-        deferred: program.layout(bundle(deferred(model, piece, part), dtype)),
+        deferred: program.layout(bundle(deferred(training, piece, part), dtype)),
         key_value_gradient: program.layout(Layout::tensor(dtype, &key_values)),
         alone,
         overlapped,
@@ -192,42 +245,26 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
 }
 
 fn cost_of(training: &Training, Piece { size, segment }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
-    let model = &training.model;
+    let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
-    KernelCost {
-        kernel,
-        shares,
-        taken: 1,
-        overlapped: false,
-        flops: flops::flops(model, size, segment, kernel),
-        bytes: 2 * activation,
-    }
+    // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
+    let bytes = match kernel.words().1 {
+        Some(Part::Module(_, module)) if module.is_of_stream() => activation / 2 / tensor_parallel::stretches(training),
+        Some(Part::Module(..)) => 0,
+        _ => 2 * activation,
+    };
+    let flops = flops::flops(model, (size, ranks), segment, kernel);
+    KernelCost { kernel, shares, taken: 1, overlapped: false, flops, bytes }
 }
 
-fn place(model: &Model, part: Part) -> u32 {
+/// The place of a part in forward order; of a module, its layer's.
+pub(super) fn place(model: &Model, part: Part) -> u32 {
     match part {
         Part::Embedding => 0,
         Part::Block(layer) => layer + 1,
+        Part::Module(layer, module) => place(model, module.part(layer)),
         Part::Head => u32::try_from(model.layers).expect("a checked number of layers") + 1,
     }
-}
-
-/// Per place, the number of its part's first parameter; behind the last, the number of all.
-fn first_parameters(model: &Model) -> Vec<usize> {
-    let counts = model.parts().map(|part| model.parameters_of(part).len());
-    let sums = counts.scan(0, |sum, count| {
-        *sum += count;
-        Some(*sum)
-    });
-    std::iter::once(0).chain(sums).collect()
-}
-
-/// The parameters that the kernels of `part` take. A tied head also takes the token embedding's weight, parameter 0.
-fn parameters(model: &Model, first_parameter: &[usize], part: Part) -> Vec<ParameterId> {
-    let place = place(model, part) as usize;
-    let own = (first_parameter[place]..first_parameter[place + 1]).map(ParameterId::new);
-    let tied = (model.tied && part == Part::Head).then_some(ParameterId(0));
-    own.chain(tied).collect()
 }
 
 /// What a part's forward keeps for backward, where nothing is recomputed.
@@ -240,19 +277,21 @@ fn saved_of(training: &Training, piece: Piece, part: Part) -> Vec<SavedTensor> {
         Part::Embedding => saved::embedding_saved,
         Part::Block(_) if training.recompute.saved == SavedTensors::Megatron => saved::block_saved_by_megatron,
         Part::Block(_) => saved::block_saved,
+        Part::Module(_, module) => return tensor_parallel::saved(training, module),
         Part::Head => saved::head_saved,
     };
     saved::of_segment(list, &training.model, piece.size, piece.segment)
 }
 
 /// What a part's backward for the input keeps for the weights.
-fn deferred(model: &Model, piece: Piece, part: Part) -> Vec<SavedTensor> {
+fn deferred(training: &Training, piece: Piece, part: Part) -> Vec<SavedTensor> {
     let list: fn(&Model, usize) -> Vec<SavedTensor> = match part {
         Part::Embedding => return Vec::new(),
         Part::Block(_) => saved::block_deferred,
+        Part::Module(_, module) => return tensor_parallel::deferred(training, module),
         Part::Head => saved::head_deferred,
     };
-    saved::of_segment(list, model, piece.size, piece.segment)
+    saved::of_segment(list, &training.model, piece.size, piece.segment)
 }
 
 /// Tensors as one value; masks take a byte for an element.

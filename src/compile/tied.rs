@@ -2,6 +2,7 @@
 //! so the two are summed once a step, over all replicas, as in Megatron's embedding group.
 
 use crate::base::mesh::Axis;
+use crate::base::module::Split;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank};
 use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
 use crate::program::{OpKind, Origin, PassName, Program};
@@ -9,29 +10,31 @@ use crate::scenario::Training;
 
 use super::Build;
 
-/// The weight that is tied: the model's first.
-pub(super) const TIED: ParameterId = ParameterId(0);
-
 /// Inserts the sum of every step.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
-    let (program, Some(sharing)) = (&mut build.program, &build.sharing) else { return };
+    let (program, Some(sharing), Some(slices)) = (&mut build.program, &build.sharing, &build.slices) else { return };
     if sharing.tied.is_empty() {
         return;
     }
-    let of_row = |&row: &usize| training.mesh.group(training.mesh.with(Rank(0), Axis::Pipeline, row), Axis::Data);
-    let ranks: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
-    let sums = sums(program, training, ranks.clone());
-    for rank in ranks {
-        insert(program, rank, build.held[rank.index()].target(TIED), &sums);
+    for split in Split::all(training.mesh.size(Axis::Tensor)) {
+        let tied = slices.tied(split.place);
+        let first = training.mesh.with(Rank(0), Axis::Tensor, split.place);
+        let of_row = |&row: &usize| training.mesh.group(training.mesh.with(first, Axis::Pipeline, row), Axis::Data);
+        let ranks: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
+        let sums = sums(program, training, tied, split, ranks.clone());
+        for rank in ranks {
+            insert(program, rank, build.held[rank.index()].target(tied), &sums);
+        }
     }
 }
 
-/// One all-reduce for every step.
-fn sums(program: &mut Program, training: &Training, ranks: Vec<Rank>) -> Vec<CollectiveId> {
-    let group = program.group(Group { name: "embedding".to_owned(), ranks, fold: Fold::default() });
+/// One all-reduce for every step, of those that hold the same slice of it.
+fn sums(program: &mut Program, training: &Training, tied: ParameterId, split: Split, ranks: Vec<Rank>) -> Vec<CollectiveId> {
+    let name = if split.ranks == 1 { "embedding".to_owned() } else { format!("embedding{}", split.place) };
+    let group = program.group(Group { name, ranks, fold: Fold::default() });
     let dtype = training.precision.gradient;
-    let bytes = super::data_parallel::bytes(program.parameters[TIED.index()].elements(), dtype);
+    let bytes = super::data_parallel::bytes(program.parameters[tied.index()].elements(), dtype);
     let sum = |step| Collective {
         group,
         kind: CollectiveKind::AllReduce,

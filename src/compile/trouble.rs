@@ -5,6 +5,7 @@
 //! a rule that met an op the first time is spent.
 
 use crate::base::mesh::Axis;
+use crate::base::settings::Bias;
 use crate::base::{OpId, PointToPoint, Rank};
 use crate::program::head;
 use crate::program::tables::CollectiveKind;
@@ -41,7 +42,7 @@ pub(super) fn averaged_over(scenario: &Scenario, micro_batches: u32, data: u32) 
 /// Whether a fault of the making changes anything about this training.
 fn changes(kind: TroubleKind, training: &Training) -> bool {
     let (sharing, _) = training.sharing();
-    let is_several = training.data_ranks() > 1;
+    let (is_several, is_cut) = (training.data_ranks() > 1, training.mesh.size(Axis::Tensor) > 1);
     match kind {
         TroubleKind::SyncAlways => sums_at_the_end(training) && training.batch.micro_batches > 1,
         TroubleKind::EarlySum => sums_early_is_possible(training),
@@ -52,6 +53,9 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
             is_several && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
         }
         TroubleKind::SaveAlone => sharing.parameters,
+        TroubleKind::SameSeed => is_cut,
+        TroubleKind::RowsOfQkv => is_cut && training.model.fused_qkv,
+        TroubleKind::BiasBeforeSum => is_cut && training.model.bias != Bias::None,
         _ => is_several,
     }
 }

@@ -88,9 +88,9 @@ impl<'a> Walk<'a> {
                 *now += 1;
             }
             (Kernel::Forward(part) | Kernel::BackwardInput(part) | Kernel::Recompute(part), Some(slot)) => {
-                let (now, wanted) = self.versions(part, slot, origin);
+                let (now, wanted) = self.versions(part.whole(), slot, origin);
                 if wanted < now && !self.forgets.contains(&op) {
-                    self.late.push((op, part, wanted));
+                    self.late.push((op, part.whole(), wanted));
                 }
             }
             _ => {}

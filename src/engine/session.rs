@@ -21,7 +21,7 @@ use crate::program::trace::Outcome;
 use crate::program::trouble::Trouble;
 use crate::program::{Buffer, Program, Trace, Wait};
 
-pub use super::kernels::{join, tensors};
+pub use super::kernels::{join, join_slices, tensors};
 
 /// A recorded run and a position in it.
 pub struct Session {

@@ -111,6 +111,9 @@ impl Lab {
         let mut on_end = |world: &crate::engine::world::World, op| snapshots.take(world, op);
         let session = Session::record(program, &scenario.hardware, &scenario.trouble, numbers, &mut on_end)?;
         snapshots.join_shards(session.program())?;
+        if let Task::Train(training) = &scenario.task {
+            snapshots.join_slices(session.program(), &training.mesh, &training.model.parameters())?;
+        }
         let losses = snapshot::mean_losses(session.values().losses(), &session.program().setting);
         let mut looks = None;
         let (verdict, factor) = match (&scenario.task, numbers, &session.trace().outcome) {

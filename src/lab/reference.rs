@@ -89,6 +89,12 @@ impl Pair {
         self.program.setting.dtype
     }
 
+    /// The model's parameters, whose numbers the snapshots have.
+    #[must_use]
+    pub fn parameters(&self) -> &[crate::base::model::Parameter] {
+        &self.program.parameters
+    }
+
     /// One device in f64, from the same starting parameters.
     ///
     /// # Errors

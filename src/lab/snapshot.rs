@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::model::Parameter;
 use crate::base::{OpId, ParameterId, Rank};
-use crate::engine::session::join;
+use crate::engine::session::{join, join_slices};
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
 use crate::program::{Kernel, Name, OpKind, Program, Setting};
@@ -77,6 +79,53 @@ impl Snapshots {
             }
         }
         Ok(())
+    }
+}
+
+/// A slice, who holds it, and what was seen of it.
+type Held<'p> = (&'p Parameter, Rank, Snapshot);
+
+impl Snapshots {
+    /// Puts slices together: of ranks that share a layer's tensors, the snapshot of the whole tensor stands on the first, once for every copy
+    /// that they have between them. `whole` are the model's parameters, whose numbers the snapshots get.
+    ///
+    /// # Errors
+    /// If the slices do not make up their tensor.
+    pub fn join_slices(&mut self, program: &Program, mesh: &Mesh, whole: &[Parameter]) -> crate::engine::Result<()> {
+        if mesh.size(Axis::Tensor) == 1 {
+            return Ok(());
+        }
+        let numbers: BTreeMap<&str, usize> = whole.iter().enumerate().map(|(number, one)| (one.name.as_str(), number)).collect();
+        let mut slices: BTreeMap<(u32, usize, Rank), Vec<Held>> = BTreeMap::new();
+        for ((step, id, rank), snapshot) in std::mem::take(&mut self.by_place) {
+            let parameter = &program.parameters[id.index()];
+            let number = numbers[parameter.name.as_str()];
+            if parameter.slice.is_none() {
+                self.keep(step, number, rank, snapshot);
+                continue;
+            }
+            let first = mesh.with(rank, Axis::Tensor, 0);
+            slices.entry((step, number, first)).or_default().push((parameter, rank, snapshot));
+        }
+        for ((step, number, first), mut slices) in slices {
+            slices.sort_by_key(|(parameter, rank, _)| (parameter.slice, *rank));
+            let places: Vec<&[Held]> = slices.chunk_by(|(one, ..), (other, ..)| one.slice == other.slice).collect();
+            let copies = places.iter().map(|holders| holders.len()).max().unwrap_or(0);
+            for copy in 0..copies {
+                // Where fewer hold a slice, theirs stands in several copies.
+                let own = || places.iter().map(|holders| &holders[copy % holders.len()]);
+                let gradients = own().map(|(slice, _, seen)| (*slice, &seen.gradient));
+                let parameters = own().map(|(slice, _, seen)| (*slice, &seen.parameter));
+                let (gradient, parameter) = (join_slices(program, gradients)?, join_slices(program, parameters)?);
+                let snapshot = Snapshot { op: places[0][0].2.op, gradient, parameter };
+                self.keep(step, number, mesh.with(first, Axis::Tensor, copy), snapshot);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, step: u32, number: usize, rank: Rank, snapshot: Snapshot) {
+        self.by_place.insert((step, ParameterId::new(number), rank), snapshot);
     }
 }
 

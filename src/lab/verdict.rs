@@ -76,6 +76,7 @@ pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pa
     }
     let max_abs_diff = max_abs_diff(snapshots, &reference.own)?;
     let is_double = reference.dtype() == Dtype::F64;
+    let parameters = reference.parameters().to_vec();
     let (own, double) = reference.double()?;
     let until = left_out.as_ref().map_or(u32::MAX, |difference| session.program().op(difference.op).origin.update());
     for (&(update, parameter, rank), snapshot) in snapshots.by_place.iter().filter(|((update, ..), _)| *update <= until) {
@@ -90,7 +91,8 @@ pub(super) fn judge(session: &Session, snapshots: &Snapshots, reference: &mut Pa
         // Written so that a NaN is wrong.
         let within = distance <= allowed + f64::MIN_POSITIVE;
         if !within {
-            let first_difference = gradient_difference(session.program(), snapshot.op, parameter, rank);
+            let name = &parameters[parameter.index()].name;
+            let first_difference = gradient_difference(session.program(), snapshot.op, name, rank);
             return Ok(Verdict::Wrong { max_abs_diff, first_difference });
         }
     }
@@ -150,12 +152,13 @@ fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result
 
 /// A wrong gradient: at an op that should have written it, or a part of it, but was taken out by a trouble rule; else at the op that wrote it
 /// last before `update` read its average. Where ranks share a gradient, each of them may be to blame.
-fn gradient_difference(program: &Program, update: OpId, parameter: ParameterId, rank: Rank) -> Difference {
+fn gradient_difference(program: &Program, update: OpId, parameter: &str, rank: Rank) -> Difference {
     let update = program.op(update).origin;
-    let unit = program.units.iter().position(|unit| unit.parameters.contains(&parameter));
+    let is_it = |id: ParameterId| program.parameters[id.index()].name == parameter;
+    let in_unit = |unit: u32| program.units.get(unit as usize).is_some_and(|unit| unit.parameters.iter().copied().any(is_it));
     let is_gradient = |buffer: &crate::base::BufferId| match program.buffers[buffer.index()].name {
-        Name::Gradient(written) | Name::Unreduced(written) => written == parameter,
-        Name::GradientShard(written, _) | Name::Reduced(written, _) => unit == Some(written as usize),
+        Name::Gradient(written) | Name::Unreduced(written) => is_it(written),
+        Name::GradientShard(written, _) | Name::Reduced(written, _) => in_unit(written),
         _ => false,
     };
     let writes = |op: &&OpId| {
@@ -167,9 +170,11 @@ fn gradient_difference(program: &Program, update: OpId, parameter: ParameterId, 
         is_of_it && op.origin.pass != crate::program::PassName::Optimizer && op.writes.iter().any(is_gradient)
     };
     let is_skipped = |op: &&OpId| matches!(program.kind(**op), OpKind::Skipped(_)) && writes(op);
-    let sharing = unit.map_or(1, |unit| program.units[unit].shards);
+    let is_shared =
+        program.setting.tensor.ranks > 1 || program.units.iter().any(|unit| unit.parameters.iter().copied().any(is_it));
+    let sharing = if is_shared { program.ranks() } else { 1 };
     let skipped = program.order.iter().skip(rank.index()).take(sharing).find_map(|order| order.iter().find(is_skipped));
     let op = skipped.or_else(|| program.order[rank.index()].iter().rfind(writes)).copied().unwrap_or_default();
-    let tensor = format!("gradient of {}", program.parameters[parameter.index()].name);
+    let tensor = format!("gradient of {parameter}");
     Difference { step: update.step, op, tensor, rank: skipped.map_or(rank, |&op| program.rank_of(op)) }
 }

@@ -2,6 +2,7 @@
 
 use crate::base::hardware::{Costs, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
+use crate::base::module::Split;
 use crate::base::precision::Precision;
 use crate::base::settings::{AllReduce, Dtype};
 use crate::base::units::Clock;
@@ -91,8 +92,9 @@ fn state(training: &Training) -> Formula {
     let (sharing, shards) = training.sharing();
     let bytes = training.precision.bytes(training.optimizer.kind);
     let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
-    let parameters: usize =
-        training.parts_of(0).into_iter().flat_map(|part| training.model.parameters_of(part)).map(|one| one.elements()).sum();
+    let split = Split { ranks: training.mesh.size(Axis::Tensor), place: 0 };
+    let own = training.parts_of(0).into_iter().flat_map(|part| training.model.slices_of(part, split));
+    let parameters: usize = own.map(|parameter| parameter.elements()).sum();
     let terms = bytes.iter().zip(is_cut).map(|(bytes, cut)| if cut { format!("{bytes}P/{shards}") } else { format!("{bytes}P") });
     let each = bytes.iter().zip(is_cut).map(|(&bytes, cut)| bytes as f64 / if cut { count(shards) } else { 1.0 });
     let text = terms.collect::<Vec<_>>().join(" + ");

@@ -173,7 +173,9 @@ pub fn number(run: &Run, op: OpId) -> Option<u32> {
     let view = run.program.op(op);
     if let OpKind::Collective(collective) | OpKind::Skipped(SkippedKind::Collective(collective)) = view.kind {
         let label = &run.program.collectives[collective.index()].label;
-        return label.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+        let number = label.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+        // What meets inside a layer belongs to a micro-batch.
+        return number.or(view.origin.slot.map(|slot| slot.micro_batch));
     }
     match message(run, op) {
         Some(Name::Piece(_, chunk) | Name::Chunk(chunk)) => Some(chunk),

@@ -345,12 +345,15 @@ impl Report {
 /// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
 fn unfolded_ranks(run: &Run, metrics: &Metrics, slack: &Slack) -> Vec<RankReport> {
     let (fold, padding) = (run.program.fold(), volume::padding(run.program));
-    let critical: Vec<Ticks> = metrics.ranks.iter().map(|rank| slack.critical_time(run, rank.rank, 0)).collect();
-    let report = |number: usize| {
-        let rank = RankReport::new(run.trace.clock, &metrics.ranks[number / fold], critical[number / fold]);
-        RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..rank }
+    let report = |rank: &RankMetrics, folded: usize| {
+        let number = run.program.unfolded(rank.rank, folded);
+        let report = RankReport::new(run.trace.clock, rank, slack.critical_time(run, rank.rank, 0));
+        RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..report }
     };
-    (0..metrics.ranks.len() * fold).map(report).collect()
+    let all = metrics.ranks.iter().flat_map(|rank| (0..fold).map(move |folded| report(rank, folded)));
+    let mut reports: Vec<RankReport> = all.collect();
+    reports.sort_by_key(|report| report.rank);
+    reports
 }
 
 /// Where folded ranks meet in several groups, each group has a collective of its own: `fsdp0`, `fsdp1`, ...
@@ -371,12 +374,11 @@ fn unfolded_collectives(run: &Run, metrics: &Metrics, algorithm: Option<AllReduc
 
 /// Folded ranks send to their like: the first to the first, the second to the second.
 fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
-    let fold = u32::try_from(run.program.fold()).expect("a checked number of ranks");
-    let link = |wire: &Wire, folded: u32| {
-        let link = LinkReport::new(run.trace.clock, wire);
-        LinkReport { from: link.from * fold + folded, to: link.to * fold + folded, ..link }
+    let link = |wire: &Wire, folded: usize| {
+        let number = |rank: Rank| Rank::new(run.program.unfolded(rank, folded)).0;
+        LinkReport { from: number(wire.from), to: number(wire.to), ..LinkReport::new(run.trace.clock, wire) }
     };
-    let all = metrics.wires.iter().flat_map(|wire| (0..fold).map(move |folded| link(wire, folded)));
+    let all = metrics.wires.iter().flat_map(|wire| (0..run.program.fold()).map(move |folded| link(wire, folded)));
     let mut links: Vec<LinkReport> = all.collect();
     links.sort_by_key(|link| (link.from, link.to));
     links
@@ -489,7 +491,7 @@ impl OutOfMemory {
     fn new(run: &Run) -> Option<Self> {
         let Outcome::OutOfMemory { rank, op, needed, limit } = &run.trace.outcome else { return None };
         let op = op.map(|op| op_text(run.program, op));
-        Some(Self { rank: Rank::new(rank.index() * run.program.fold()).0, op, needed: needed.0, limit: limit.0 })
+        Some(Self { rank: Rank::new(run.program.unfolded(*rank, 0)).0, op, needed: needed.0, limit: limit.0 })
     }
 }
 

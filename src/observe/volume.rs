@@ -10,6 +10,7 @@ use super::run::Run;
 use super::traffic::collective_of;
 use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, Rank, Ticks};
+use crate::program::plan::Pass;
 use crate::program::trace::Outcome;
 use crate::program::{Kernel, Name, OpKind, Program};
 
@@ -92,6 +93,25 @@ pub fn traffic_psi(run: &Run, step: u32) -> Vec<f64> {
     (0..run.program.ranks()).map(psi).collect()
 }
 
+/// What the ranks that share tensors with rank 0 add up inside layers during step `step`, forward and backward: payloads of all-reduces. A
+/// reduce-scatter and a gather are half of one each. `None` where nobody shares any.
+#[must_use]
+pub fn inside_layers(run: &Run, step: u32) -> Option<[Bytes; 2]> {
+    let program = run.program;
+    let ran = program.order.first()?.iter().filter(|&&op| run.of_step(op, step) && run.times(op).is_some());
+    let met = ran.filter_map(|&op| Some((collective_of(run, op)?, program.op(op).origin.slot?.pass != Pass::F)));
+    // An expanded collective is many ops.
+    let met: BTreeSet<(CollectiveId, bool)> = met.filter(|&(id, _)| !is_of_replicas(program, id)).collect();
+    let mut payloads = [Bytes::ZERO; 2];
+    for (id, is_backward) in met {
+        let collective = &program.collectives[id.index()];
+        if collective.label.starts_with("blocks.") {
+            payloads[usize::from(is_backward)] += Bytes(collective.bytes.0 * collective.kind.rounds() / 2);
+        }
+    }
+    (program.setting.tensor.ranks > 1).then_some(payloads)
+}
+
 /// Per rank, those that are folded each for itself, what zeros at the ends of its shards take: parameters, gradients, and the optimizer's
 /// tensors.
 #[must_use]
@@ -111,7 +131,7 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
         let element: u64 = program.layouts[buffer.layout.index()].parts.iter().map(|part| part.dtype.size()).sum();
         for folded in 0..fold {
             let place = (place as usize + folded) % unit.shards;
-            padding[buffer.rank.index() * fold + folded] += Bytes(unit.padding(program, place) as u64 * element);
+            padding[program.unfolded(buffer.rank, folded)] += Bytes(unit.padding(program, place) as u64 * element);
         }
     }
     padding
@@ -121,7 +141,14 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    ran.filter_map(|op| collective_of(run, op)).collect()
+    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_replicas(run.program, id)).collect()
+}
+
+/// Whether replicas meet, and not ranks that share a layer's tensors.
+fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
+    let group = &program.groups[program.collectives[id.index()].group.index()];
+    let line = program.setting.tensor;
+    line.ranks == 1 || group.ranks.iter().all(|&rank| line.split(rank) == line.split(group.ranks[0]))
 }
 
 /// Elements that a collective moves past a member.
@@ -136,7 +163,7 @@ fn own_parameters(program: &Program) -> Vec<u64> {
     let mut own = vec![0; program.ranks()];
     for buffer in &program.buffers {
         if let Name::Parameter(parameter) = buffer.name {
-            let elements = program.parameters.get(parameter.index()).map_or(0, crate::base::model::Parameter::elements);
+            let elements = program.parameters.get(parameter.index()).map_or(0, |one| one.elements() - one.padding());
             own[buffer.rank.index()] += elements as u64;
         }
     }

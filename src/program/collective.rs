@@ -1,6 +1,7 @@
 //! Collectives: what a group of ranks does together, and the units of state that they do it to.
 
 use super::tables::Program;
+use crate::base::mesh::Line;
 use crate::base::settings::Dtype;
 use crate::base::{Bytes, GroupId, ParameterId, Rank};
 
@@ -138,5 +139,20 @@ impl Unit {
     pub fn padding(&self, program: &Program, place: usize) -> usize {
         let (all, shard) = (self.elements(program), self.shard_elements(program));
         shard - all.saturating_sub(place * shard).min(shard)
+    }
+}
+
+impl Program {
+    /// How many ranks each rank stands for.
+    #[must_use]
+    pub fn fold(&self) -> usize {
+        self.setting.fold.ranks
+    }
+
+    /// The number, among all ranks, of the `folded`-th that `rank` stands for.
+    #[must_use]
+    pub fn unfolded(&self, rank: Rank, folded: usize) -> usize {
+        let Line { ranks, stride } = self.setting.fold;
+        rank.index() / stride * stride * ranks + folded * stride + rank.index() % stride
     }
 }

@@ -216,6 +216,7 @@ impl fmt::Display for Part {
         match self {
             Self::Embedding => f.write_str("embedding"),
             Self::Block(layer) => write!(f, "blocks.{layer}"),
+            Self::Module(layer, module) => write!(f, "{}.{module}", module.part(*layer)),
             Self::Head => f.write_str("head"),
         }
     }

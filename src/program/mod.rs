@@ -24,7 +24,7 @@ pub mod wait_graph;
 
 pub use check::{Finding, FindingKind, check};
 pub use collective::{Collective, CollectiveKind, Fold, Group, Unit};
-pub use name::Name;
+pub use name::{Flow, Inside, Name};
 pub use op::{Buffer, Kernel, KernelCost, Op, OpKind, Origin, PassName, Role};
 pub use tables::{Channel, Layout, Program, Setting, Stream, StreamKind, TensorPart};
 pub use trace::Trace;

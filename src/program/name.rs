@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::op::Role;
 use crate::base::ParameterId;
+use crate::base::module::Module;
 use crate::base::settings::{AttentionTensor, ExpertTensor};
 
 /// What a buffer holds. A name is unique on its rank; micro-batches are numbered through all steps and data-parallel ranks.
@@ -67,7 +68,51 @@ pub enum Name {
     Heads(AttentionTensor, u32),
     /// A tensor of a mixture of experts: of what travels, to or from this rank; else the rank's own.
     Expert(ExpertTensor, u32),
+    /// A value inside a part that is cut into modules: which, layer, micro-batch.
+    Inside(Inside, u32, u32),
 }
+
+/// A value inside a part that is cut into modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inside {
+    /// What it is to its module.
+    pub flow: Flow,
+    /// The module.
+    pub module: Module,
+}
+
+/// What a value inside a part is to its module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flow {
+    /// What it makes.
+    Output,
+    /// The gradient of the loss by that.
+    OutputGradient,
+    /// The rank's own tokens of what it makes, or what the ranks gathered of it, where each works on its own tokens.
+    Tokens,
+    /// The same of that gradient.
+    TokensGradient,
+    /// What it keeps from forward for backward.
+    Saved,
+    /// What it keeps from backward-for-input for backward-for-weights.
+    Deferred,
+}
+
+impl Flow {
+    /// All of them, with what stands before the module's word in program texts.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Output, ""),
+        (Self::OutputGradient, "d-"),
+        (Self::Tokens, "tokens-"),
+        (Self::TokensGradient, "d-tokens-"),
+        (Self::Saved, "saved-"),
+        (Self::Deferred, "deferred-"),
+    ];
+}
+
+/// The modules' words in program texts: a number follows, so they end in none.
+const MODULES: [&str; Module::ALL.len()] =
+    ["norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "add-b", "tok", "pos", "norm-c", "logits", "ce"];
 
 /// A kind of name in program texts: its prefix, how it is made of its two numbers, and whether it has the second: a micro-batch, a shard or a
 /// chunk.
@@ -138,8 +183,11 @@ const NAMES: [NameText; 61] = [
     ("dexperts", |rank, _| Name::Expert(ExpertTensor::WeightGradient, rank), false),
 ];
 
+/// Rows of all names.
+const ROWS: usize = NAMES.len() + Flow::ALL.len() * Module::ALL.len();
+
 impl Name {
-    /// Row of [`NAMES`], index and micro-batch.
+    /// Row of [`NAMES`], index and micro-batch. Behind the rows of the table come those of what is inside layers.
     fn fields(self) -> (usize, u32, u32) {
         match self {
             Self::Tokens(m) => (0, 0, m),
@@ -171,15 +219,45 @@ impl Name {
             Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
             Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
             Self::Expert(tensor, rank) => (40 + tensor as usize, rank, 0),
+            Self::Inside(Inside { flow, module }, layer, m) => {
+                (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
+            }
         }
+    }
+
+    /// The name of this row and these numbers.
+    fn of(row: usize, index: u32, micro_batch: u32) -> Self {
+        match row.checked_sub(NAMES.len()) {
+            None => NAMES[row].1(index, micro_batch),
+            Some(inside) => {
+                let (flow, module) = (Flow::ALL[inside / Module::ALL.len()].0, Module::ALL[inside % Module::ALL.len()]);
+                Self::Inside(Inside { flow, module }, index, micro_batch)
+            }
+        }
+    }
+
+    /// What a row's names begin with.
+    fn prefix(row: usize) -> [&'static str; 2] {
+        match row.checked_sub(NAMES.len()) {
+            None => ["", NAMES[row].0],
+            Some(inside) => [Flow::ALL[inside / Module::ALL.len()].1, MODULES[inside % Module::ALL.len()]],
+        }
+    }
+
+    /// Whether a row's names have a second number.
+    fn has_micro_batch(row: usize) -> bool {
+        NAMES.get(row).is_none_or(|row| row.2)
     }
 
     /// The neighbour of this name: the next micro-batch, or the next index where there are none; `None` behind the last.
     #[must_use]
     pub fn next(self) -> Option<Self> {
         let (row, index, micro_batch) = self.fields();
-        let (_, make, has_micro_batch) = NAMES[row];
-        if has_micro_batch { Some(make(index, micro_batch.checked_add(1)?)) } else { Some(make(index.checked_add(1)?, 0)) }
+        if Self::has_micro_batch(row) {
+            Some(Self::of(row, index, micro_batch.checked_add(1)?))
+        } else {
+            Some(Self::of(row, index.checked_add(1)?, 0))
+        }
     }
 
     /// How many neighbours lie between this name and `last`, which must not come before it; `None` if they are of different kinds.
@@ -189,7 +267,7 @@ impl Name {
         if row != last_row {
             return None;
         }
-        if !NAMES[row].2 {
+        if !Self::has_micro_batch(row) {
             return last_index.checked_sub(index);
         }
         if index == last_index { last_micro_batch.checked_sub(micro_batch) } else { None }
@@ -207,7 +285,8 @@ impl Name {
             | Self::Saved(_, m)
             | Self::Deferred(_, m)
             | Self::KeyValueGradient(_, m)
-            | Self::Recomputed(_, m) => Some(m),
+            | Self::Recomputed(_, m)
+            | Self::Inside(_, _, m) => Some(m),
             _ => None,
         }
     }
@@ -216,6 +295,9 @@ impl Name {
     #[must_use]
     pub fn usual_role(self) -> Role {
         match self {
+            Self::Loss(_)
+            | Self::ActivationGradient(..)
+            | Self::Inside(Inside { flow: Flow::OutputGradient | Flow::TokensGradient, .. }, ..) => Role::Scratch,
             Self::Tokens(_)
             | Self::Targets(_)
             | Self::Activation(..)
@@ -225,9 +307,9 @@ impl Name {
             | Self::Recomputed(..)
             | Self::RandomState(..)
             | Self::Attention(..)
-            | Self::Heads(..) => Role::Activation,
+            | Self::Heads(..)
+            | Self::Inside(..) => Role::Activation,
             Self::Expert(tensor, _) => expert_role(tensor),
-            Self::Loss(_) | Self::ActivationGradient(..) => Role::Scratch,
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
             Self::FirstMoment(_)
@@ -251,13 +333,17 @@ impl Name {
         };
         let digits = head.find(|c: char| c.is_ascii_digit()).unwrap_or(head.len());
         let (prefix, index) = head.split_at(digits);
-        let &(_, make, has_micro_batch) = NAMES.iter().find(|(name, ..)| *name == prefix)?;
+        let is_of = |&row: &usize| {
+            let [before, word] = Self::prefix(row);
+            prefix.strip_prefix(before) == Some(word)
+        };
+        let row = (0..ROWS).find(is_of)?;
         let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
         let index = if index.is_empty() { 0 } else { number(index)? };
         let micro_batch = micro_batch.map(number);
-        match (has_micro_batch, micro_batch) {
-            (true, Some(Some(micro_batch))) => Some(make(index, micro_batch)),
-            (false, None) => Some(make(index, 0)),
+        match (Self::has_micro_batch(row), micro_batch) {
+            (true, Some(Some(micro_batch))) => Some(Self::of(row, index, micro_batch)),
+            (false, None) => Some(Self::of(row, index, 0)),
             _ => None,
         }
     }
@@ -280,12 +366,12 @@ fn expert_role(tensor: ExpertTensor) -> Role {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (row, index, micro_batch) = self.fields();
-        let (prefix, _, has_micro_batch) = NAMES[row];
-        f.write_str(prefix)?;
+        let [before, prefix] = Self::prefix(row);
+        write!(f, "{before}{prefix}")?;
         if !matches!(self, Self::Tokens(_) | Self::Targets(_) | Self::Loss(_)) {
             write!(f, "{index}")?;
         }
-        if has_micro_batch { write!(f, ".{micro_batch}") } else { Ok(()) }
+        if Self::has_micro_batch(row) { write!(f, ".{micro_batch}") } else { Ok(()) }
     }
 }
 
@@ -296,8 +382,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_prints_and_parses(row in 0..NAMES.len(), index: u32, micro_batch: u32) {
-            let name = NAMES[row].1(index, micro_batch);
+        fn a_name_prints_and_parses(row in 0..ROWS, index: u32, micro_batch: u32) {
+            let name = Name::of(row, index, micro_batch);
             prop_assert_eq!(Name::parse(&name.to_string()), Some(name));
         }
     }

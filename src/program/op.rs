@@ -1,6 +1,6 @@
 //! Ops: what a rank's streams do, and the buffers that they do it to.
 
-use super::name::Name;
+pub use super::name::Name;
 use super::plan::Slot;
 pub use super::skipped::SkippedKind;
 use crate::base::model::Part;
@@ -73,6 +73,8 @@ pub enum PassName {
     Recompute,
     /// Sharded parameters gathered before their use.
     Gather,
+    /// Gradients summed over tensor-parallel ranks.
+    TensorParallel,
     /// Gradients summed over data-parallel ranks.
     DataParallel,
     /// Average, barrier and optimizer at the end of a step.
@@ -87,11 +89,12 @@ pub enum PassName {
 
 impl PassName {
     /// All passes with their names.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Lower, "lower"),
         (Self::Messages, "messages"),
         (Self::Recompute, "recompute"),
         (Self::Gather, "gather"),
+        (Self::TensorParallel, "tensor-parallel"),
         (Self::DataParallel, "data-parallel"),
         (Self::Optimizer, "optimizer"),
         (Self::Versions, "versions"),

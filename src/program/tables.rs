@@ -12,6 +12,7 @@ use super::name::Name;
 use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::mesh::Line;
 use crate::base::model::{Model, Parameter};
 use crate::base::prefetch::prefetch;
 use crate::base::settings::{Dtype, Optimizer};
@@ -85,8 +86,14 @@ pub struct Setting {
     pub seed: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// How many others each rank stands for, which do the same at the same time.
-    pub others: usize,
+    /// The ranks that share a layer's tensors.
+    pub tensor: Line,
+    /// As a fault, all of them start with the first one's slices.
+    pub same_seed: bool,
+    /// As a fault, each of them adds the bias that belongs behind their sum.
+    pub bias_before_sum: bool,
+    /// The ranks that each rank stands for, which do the same at the same time: how many, and how far apart they are.
+    pub fold: Line,
 }
 
 impl Setting {
@@ -238,12 +245,6 @@ impl Program {
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.order.len()
-    }
-
-    /// How many ranks each rank stands for.
-    #[must_use]
-    pub fn fold(&self) -> usize {
-        self.setting.others + 1
     }
 
     /// The number of ops in the tables, whether or not they stand in an order list.

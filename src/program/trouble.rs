@@ -1,5 +1,7 @@
 //! Trouble: the faults that a scenario asks for, as data. One row of the table for each kind; the first rule that fits an op applies.
 
+mod experts;
+
 use crate::base::{AttentionBug, Rank};
 
 /// One rule.
@@ -44,6 +46,12 @@ pub enum TroubleKind {
     UnequalTokens,
     /// The model is saved as rank 0 has it.
     SaveAlone,
+    /// Tensor-parallel ranks start their slices from the same random numbers: all have the first one's.
+    SameSeed,
+    /// The one matrix of queries, keys and values is cut by rows, as they lie, and not by heads.
+    RowsOfQkv,
+    /// The bias behind a row-parallel product is added on every rank, before the sum: it counts as often as there are ranks.
+    BiasBeforeSum,
     /// Attention: the output so far is not rescaled when a block joins it.
     NoRescale,
     /// Attention: blocks' outputs are averaged, whatever their weights.
@@ -132,7 +140,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 32] = [
+pub static FAULTS: [Fault; 35] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -252,6 +260,36 @@ pub static FAULTS: [Fault; 32] = [
         takes: &[],
         needs: &[],
         wants: "zero-3 or fsdp on several ranks",
+    },
+    Fault {
+        kind: TroubleKind::SameSeed,
+        name: "same-seed",
+        meaning: "tensor-parallel ranks start their slices with the same random numbers",
+        seen: "a loss that falls: slices are copies, and the matrix has a part of its rank",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks",
+    },
+    Fault {
+        kind: TroubleKind::RowsOfQkv,
+        name: "rows-of-qkv",
+        meaning: "the one matrix of queries, keys and values is cut as its rows lie, and not by heads",
+        seen: "right shapes and wrong values: a rank's queries are no queries",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and fused_qkv = true",
+    },
+    Fault {
+        kind: TroubleKind::BiasBeforeSum,
+        name: "bias-before-sum",
+        meaning: "tensor-parallel ranks each add the bias that belongs behind their sum",
+        seen: "biases count as often as there are ranks, from the second step on: they start at zero",
+        acts: Making,
+        takes: &[],
+        needs: &[],
+        wants: "several tensor-parallel ranks, and biases",
     },
     attention(
         TroubleKind::NoRescale,
@@ -379,40 +417,10 @@ pub static FAULTS: [Fault; 32] = [
         needs: &[],
         wants: "a pipeline that is never drained: pipedream, or pipedream-2bw",
     },
-    Fault {
-        kind: TroubleKind::ExpertOverload,
-        name: "expert-overload",
-        meaning: "experts: those of the rank are chosen `factor` times as often as before",
-        seen: "right numbers, and a slow step: all ranks wait for the results of that rank",
-        acts: Making,
-        takes: &[OneRank, Factor],
-        needs: &[OneRank],
-        wants: EXPERTS,
-    },
-    Fault {
-        kind: TroubleKind::CapacityDrop,
-        name: "capacity-drop",
-        meaning: "experts: each takes `factor` times its even share of a rank's choices, and nobody asked for that",
-        seen: "a step that is no longer slow, and tokens that come back without what their experts would have made of them",
-        acts: Making,
-        takes: &[Factor],
-        needs: &[],
-        wants: EXPERTS,
-    },
-    Fault {
-        kind: TroubleKind::StaleSplits,
-        name: "stale-splits",
-        meaning: "experts: the rank cuts its rows as those of another batch, so its sizes are not what the others expect",
-        seen: "a hang: an all-to-all whose sizes do not agree never ends",
-        acts: Making,
-        takes: &[OneRank],
-        needs: &[OneRank],
-        wants: EXPERTS,
-    },
+    experts::OVERLOAD,
+    experts::CAPACITY_DROP,
+    experts::STALE_SPLITS,
 ];
-
-/// What faults of experts need.
-const EXPERTS: &str = "a bare [layer] of experts over several ranks";
 
 /// The row of a bug of attention: it is in the code that all ranks run, and in every op.
 const fn attention(kind: TroubleKind, name: &'static str, meaning: &'static str, seen: &'static str) -> Fault {

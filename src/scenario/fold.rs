@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::written::Written;
 use super::{Scenario, Task, Training, Values};
 use crate::base::hardware::{Costs, Hardware};
-use crate::base::mesh::{Axis, Mesh};
+use crate::base::mesh::Axis;
 
 /// Folds the scenario where it can be folded, unless it says otherwise.
 pub(super) fn settle(written: &mut Written, scenario: &mut Scenario) {
@@ -20,7 +20,7 @@ pub(super) fn settle(written: &mut Written, scenario: &mut Scenario) {
         }
         (_, None) => {
             training.fold = training.mesh.size(Axis::Data);
-            training.mesh = Mesh::new(1, training.mesh.size(Axis::Pipeline));
+            training.mesh = training.mesh.sized(Axis::Data, 1);
         }
     }
 }
@@ -45,8 +45,11 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
 fn are_placed_alike(training: &Training, hardware: &Hardware) -> bool {
     let (data, node) = (training.mesh.size(Axis::Data), hardware.ranks_per_node);
     let (Costs::Table(_), true) = (&hardware.costs, training.mesh.ranks() > node) else { return true };
-    let shards = training.fsdp.shard_size;
-    let whole_copies = shards == data || node.is_multiple_of(shards) || shards.is_multiple_of(node);
-    let whole_stages = training.mesh.size(Axis::Pipeline) == 1 || data.is_multiple_of(node);
-    whole_copies && whole_stages
+    // Between two replicas stand so many ranks: all of a replica's that the mesh counts faster.
+    let stride = training.mesh.stride(Axis::Data);
+    let fits = |ranks: usize| node.is_multiple_of(ranks) || ranks.is_multiple_of(node);
+    let whole_copies = training.fsdp.shard_size == data || fits(training.fsdp.shard_size * stride);
+    let rest = training.mesh.ranks() / (data * stride);
+    let whole_stages = rest == 1 || (data * stride).is_multiple_of(node);
+    fits(stride) && whole_copies && whole_stages
 }

@@ -8,6 +8,7 @@ use super::{ContextMethod, Task, Training};
 use crate::base::ChunkCosts;
 use crate::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
+use crate::base::module::Module;
 use crate::base::tables::Entry;
 use crate::base::units::gcd;
 use crate::base::words::{grouped, number};
@@ -160,11 +161,13 @@ fn split(written: &Written, task: &Task) -> Option<(u64, u64)> {
     Some(if costs == ChunkCosts::Split { (stages / common, ranks / common) } else { (1, 1) })
 }
 
-/// The least common multiple of the numbers of blocks; `None` if it is out of all proportion.
+/// The least common multiple of the numbers of blocks, of which each is cut into its products where ranks share them; `None` if it is out
+/// of all proportion.
 fn shares(training: &Training) -> Option<u64> {
     const MOST: u64 = 1_000_000_000_000;
+    let products = if training.mesh.size(Axis::Tensor) > 1 { u64::from(Module::PRODUCTS) } else { 1 };
     training.pipeline.layers_per_stage.iter().try_fold(1_u64, |multiple, &layers| {
-        let layers = layers as u64;
+        let layers = layers as u64 * products;
         (multiple / gcd(multiple, layers)).checked_mul(layers).filter(|multiple| *multiple <= MOST)
     })
 }

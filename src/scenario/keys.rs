@@ -67,6 +67,8 @@ pub enum Section {
     Batch,
     /// `[parallel]`
     Parallel,
+    /// `[tensor_parallel]`
+    TensorParallel,
     /// `[context_parallel]`
     ContextParallel,
     /// `[experts]`
@@ -100,11 +102,12 @@ pub enum Section {
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 19] = [
+pub static SECTIONS: [(Section, &str, &str); 20] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
+    (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
     (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
     (Section::Experts, "experts", "a layer of which every token uses a few parts: which ones, and where they stand"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
@@ -184,13 +187,19 @@ keys! {
     parallel Parallel {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
+        TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
         CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
         EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
             "ranks that share out the experts: no factor of the world, they are data-parallel ranks; computed in a [layer] only";
         EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
             "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
+        ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
+    }
+    tensor_parallel TensorParallel {
+        SEQUENCE_PARALLEL "sequence_parallel" Bool, Is("false"), "",
+            "each rank keeps its own tokens of the residual stream: all-reduces become reduce-scatters and all-gathers";
     }
     context_parallel ContextParallel {
         METHOD "method" Choice(|| ContextMethod::NAMES.to_vec()), Is("ring"), "", "how queries meet the keys of other ranks";
@@ -361,11 +370,11 @@ impl Section {
 
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
-        use Section::{Batch, ContextParallel, DataParallel, Experts, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute};
-        matches!(
-            self,
-            Model | Batch | Parallel | ContextParallel | Experts | DataParallel | Fsdp | Recompute | Pipeline | Optimizer
-        )
+        use Section::{
+            Batch, ContextParallel, DataParallel, Experts, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel,
+        };
+        let is_cut = matches!(self, Parallel | TensorParallel | ContextParallel | Experts | DataParallel | Fsdp | Pipeline);
+        is_cut || matches!(self, Model | Batch | Recompute | Optimizer)
     }
 }
 

@@ -44,9 +44,9 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
     written.refuse(&keys, problem.hint(format!("{hint}; a ring or halving-doubling takes any number")));
 }
 
-/// The groups that all-reduce: data-parallel ranks, or the copies of each shard.
+/// The groups that all-reduce: data-parallel ranks, or the copies of each shard; and the ranks that share a layer's tensors.
 fn groups(training: &Training) -> Vec<Vec<Rank>> {
     let shards = if training.data_parallel.strategy.sharing().parameters { training.fsdp.shard_size } else { 1 };
     let copies = |group: Vec<Rank>| (0..shards).map(move |first| group.iter().copied().skip(first).step_by(shards).collect());
-    training.mesh.groups(Axis::Data).into_iter().flat_map(copies).collect()
+    training.mesh.groups(Axis::Data).into_iter().flat_map(copies).chain(training.mesh.groups(Axis::Tensor)).collect()
 }

@@ -124,15 +124,31 @@ fn activation_elements(training: &Training) -> f64 {
 /// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
 /// bucket's all-reduce.
 fn training_ops(training: &Training, sums_once: bool) -> Ops {
-    let data = float(training.mesh.size(Axis::Data));
+    /// Kernels of a layer that is cut into modules, forward and backward.
+    const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    let micro_batch = 2.0 + 3.0 * parts + 4.0 * (stages - 1.0);
+    let of_part = if training.mesh.size(Axis::Tensor) > 1 { OF_MODULES } else { 3.0 };
+    let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
     let update = if training.pipeline.updates == Updates::EachMicroBatch { 3.0 * parts } else { 0.0 };
-    let compute = data * ((micro_batch + update) * f64::from(training.pieces()) + 2.0 * parts);
+    let compute = lanes(training) * ((micro_batch + update) * f64::from(training.pieces()) + 2.0 * parts);
     Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand, sums_once) }
+}
+
+/// Pipelines beside each other: replicas, and ranks that share each layer's tensors.
+pub(super) fn lanes(training: &Training) -> f64 {
+    float(training.mesh.ranks() / training.mesh.size(Axis::Pipeline))
+}
+
+/// Ops of a step's all-reduces inside layers: two forward and two backward.
+fn tensor_ops(training: &Training, expand: bool) -> f64 {
+    let ranks = float(training.mesh.size(Axis::Tensor));
+    let each = if expand { all_reduce_ops(training.data_parallel.all_reduce, ranks, 1.0) } else { ranks };
+    let all =
+        4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * float(training.mesh.size(Axis::Data));
+    if ranks > 1.0 { all * each } else { 0.0 }
 }
 
 /// No fewer than the model's parameter tensors.
@@ -159,8 +175,13 @@ pub(super) fn is_small(training: &Training) -> bool {
     communication_ops(training, true, training.data_parallel.no_sync) <= FEW
 }
 
-/// Ops of a step's collectives on all ranks: for each micro-batch two gathers and a reduction where parameters are shared out.
+/// Ops of a step's collectives on all ranks.
 fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
+    tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand, sums_once)
+}
+
+/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out.
+fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let data = float(training.mesh.size(Axis::Data));
     if training.data_ranks() == 1 {
         return 0.0;

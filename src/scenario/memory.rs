@@ -49,7 +49,7 @@ impl Scenario {
     pub fn program_bytes(&self) -> Bytes {
         let ops = limits::ops(self);
         let tensors = match &self.task {
-            Task::Train(training) => limits::tensors(training) * float(training.mesh.size(Axis::Data)),
+            Task::Train(training) => limits::tensors(training) * limits::lanes(training),
             Task::Collective(collective) => float(collective.ranks),
             Task::Layer(layer) => float(layer.attention.slices),
             Task::Experts(layer) => float(layer.ranks),
@@ -104,7 +104,8 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
-    parameters * (state * (replicas * homes + 1.0) + tensors * F64) + saved * (replicas * in_flight * element + element + F64)
+    parameters * (state * (replicas * homes + 1.0) + tensors * F64)
+        + saved * (limits::lanes(training) * in_flight * element + element + F64)
 }
 
 /// The most micro-batches that any stage holds at once.

@@ -21,6 +21,7 @@ mod resume;
 mod sharding;
 pub mod settings;
 mod sheet;
+mod tensor_parallel;
 mod text;
 pub mod topology;
 mod training;
@@ -43,7 +44,7 @@ pub use crate::base::settings::{
     Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype};
+use crate::base::{Bytes, Dtype, Rank};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
@@ -99,6 +100,8 @@ pub struct Training {
     pub mesh: Mesh,
     /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
     pub fold: usize,
+    /// How ranks share the matrices of each layer.
+    pub tensor_parallel: TensorParallel,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.
@@ -154,6 +157,13 @@ pub struct DataParallel {
     pub overlap: bool,
     /// Every message of a collective is an op; otherwise the whole collective is.
     pub expand: bool,
+}
+
+/// How ranks share the matrices of each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorParallel {
+    /// Each rank keeps its own tokens of the residual stream.
+    pub sequence_parallel: bool,
 }
 
 /// How sharded parameters are gathered.
@@ -436,6 +446,13 @@ impl Training {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
+    }
+
+    /// Where a rank stands in the model: ranks with the same seat hold the same parameters.
+    #[must_use]
+    pub fn seat(&self, rank: Rank) -> usize {
+        let mesh = &self.mesh;
+        mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
     }
 
     /// Data-parallel ranks, those that are folded each for itself.

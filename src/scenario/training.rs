@@ -4,9 +4,11 @@ use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding};
-use crate::base::mesh::Mesh;
-use crate::base::words::grouped;
+use super::{
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding, tensor_parallel,
+};
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::words::{grouped, shortened};
 
 /// The most ranks of a run, with shapes and with real values.
 const MOST_RANKS: usize = 65_536;
@@ -18,6 +20,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let precision = model::read_precision(written, numerics);
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
+    let tensor_parallel = tensor_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
@@ -31,12 +34,14 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         batch: batch?,
         mesh: mesh?,
         fold: 1,
+        tensor_parallel: tensor_parallel?,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
         recompute: recompute?,
         pipeline: pipeline?,
         optimizer: optimizer?,
     };
+    tensor_parallel::check(written, &training);
     sharding::check(written, &mut training);
     Some(training)
 }
@@ -76,25 +81,50 @@ fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
 }
 
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {
-    let data = written.size(&parallel::DATA);
-    let stages = written.size(&parallel::PIPELINE);
     if written.size(&parallel::CONTEXT).is_some_and(|context| context > 1) {
         let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
         written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
     }
-    let (data, stages) = (data?, stages?);
-    let ranks = data * stages;
-    experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline: stages, tensor: 1 });
+    let axes = [(Axis::Data, &parallel::DATA), (Axis::Pipeline, &parallel::PIPELINE), (Axis::Tensor, &parallel::TENSOR)];
+    let sizes = axes.map(|(axis, key)| written.size(key).map(|size| (axis, key, size)));
+    let order = read_order(written);
+    let sizes: Vec<(Axis, &'static Key, usize)> = sizes.into_iter().collect::<Option<_>>()?;
+    let ranks = sizes.iter().try_fold(1_usize, |ranks, (.., size)| ranks.checked_mul(*size)).unwrap_or(usize::MAX);
+    if let [_, (.., pipeline), (.., tensor)] = sizes[..] {
+        experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline, tensor });
+    }
     if ranks > MOST_RANKS {
-        let message = format!("data = {data} times pipeline = {stages} is {} ranks", grouped(ranks as i128));
+        let factors = sizes.iter().filter(|(.., size)| *size > 1).map(|(_, key, size)| format!("{} = {size}", key.name));
+        let message = format!("{} is {} ranks", factors.collect::<Vec<_>>().join(" times "), grouped(ranks as i128));
         let problem = Problem::new(message).allowed(format!("at most {} ranks", grouped(MOST_RANKS as i128)));
-        written.refuse(&[&parallel::DATA, &parallel::PIPELINE], problem);
+        written.refuse(&axes.map(|(_, key)| key), problem);
         return None;
     }
-    let key = if data >= stages { &parallel::DATA } else { &parallel::PIPELINE };
+    let (_, key, _) = sizes.iter().rev().max_by_key(|(.., size)| *size)?;
     refuse_real_ranks(written, key, ranks, numerics);
-    Some(Mesh::new(data, stages))
+    let mesh = sizes.iter().fold(Mesh::new(1, 1), |mesh, &(axis, _, size)| mesh.sized(axis, size));
+    Some(mesh.ordered(order?))
 }
+
+/// The axes, fastest first. Experts have no axis of their own: their ranks are carved out of the others.
+fn read_order(written: &mut Written) -> Option<[Axis; Axis::ALL.len()]> {
+    let text = written.text(&parallel::ORDER)?;
+    let names: Vec<&str> = text.split('-').filter(|name| *name != EXPERTS).collect();
+    let axes: Vec<Axis> = names.iter().filter_map(|name| Axis::find(name)).collect();
+    let is_whole = Axis::ALL.iter().all(|axis| axes.contains(axis)) && names.len() == Axis::ALL.len();
+    match axes.try_into() {
+        Ok(order) if is_whole && text.split('-').filter(|name| *name == EXPERTS).count() <= 1 => Some(order),
+        _ => {
+            let problem = Problem::new(format!("`order = \"{}\"` does not name every axis once", shortened(&text)));
+            let problem = problem.allowed("tp, cp, ep, dp and pp in any order, with `-` between them");
+            written.refuse(&[&parallel::ORDER], problem.hint("tp-cp-ep-dp-pp keeps those near who talk most"));
+            None
+        }
+    }
+}
+
+/// The name of the ranks that share out experts.
+const EXPERTS: &str = "ep";
 
 /// With real values every rank computes and holds its own tensors, all on one machine.
 pub(super) fn refuse_real_ranks(written: &mut Written, key: &'static Key, ranks: usize, numerics: Option<Numerics>) {

@@ -54,6 +54,29 @@ fn folded_ranks_have_the_numbers_of_each() {
     }
 }
 
+/// Replicas need not be neighbours: ranks that share tensors, or stages, may stand between them.
+#[test]
+fn replicas_are_folded_wherever_they_stand() {
+    for order in ["tp-cp-ep-dp-pp", "dp-tp-cp-ep-pp", "tp-pp-dp-cp"] {
+        for strategy in ["ddp", "zero-1", "fsdp"] {
+            for sequence_parallel in [false, true] {
+                let text = |fold: bool| {
+                    format!(
+                        "[model]\nlayers = 4\nhidden = 24\nheads = 4\nkv_heads = 1\nsequence = 12\nvocab = 61\n[batch]\nmicro_batches = 3\n\
+                         [parallel]\ndata = 3\npipeline = 2\ntensor = 2\norder = \"{order}\"\nfold = {fold}\n[numerics]\nvalues = \"shape\"\n\
+                         [data_parallel]\nexpand = false\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n\
+                         [tensor_parallel]\nsequence_parallel = {sequence_parallel}\n\
+                         [hardware]\ncosts = \"h100-nvlink\"\nranks_per_node = 12\n"
+                    )
+                };
+                let (folded, unfolded) = (report(&run(&text(true))), report(&run(&text(false))));
+                assert_eq!((folded.1, unfolded.1), (3, 1));
+                assert_eq!(folded.0, unfolded.0, "{}", text(true));
+            }
+        }
+    }
+}
+
 #[test]
 fn ranks_are_folded_where_nothing_tells_them_apart() {
     let fold = |settings: &str| {

@@ -21,4 +21,6 @@ mod sharding;
 mod sheets;
 mod shipped;
 mod stepping;
+mod tensor;
+mod tensor_traffic;
 mod verdicts;

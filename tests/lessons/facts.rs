@@ -141,12 +141,16 @@ fn traffic(run: &Run) -> Vec<String> {
     let metrics = observed.metrics();
     let (rank, flops) = (&metrics.ranks[0], metrics.flops);
     let again = (flops.hardware - flops.model) as f64 / flops.model.max(1) as f64;
-    vec![
+    let sums = ranklab::observe::volume::inside_layers(&observed.run, 0);
+    let sums = sums.map(|[forward, backward]| format!("sums {} forward and {} backward", decimal(forward), decimal(backward)));
+    let mut facts = vec![
         format!("moves {}", short_number(rank.traffic_psi)),
         format!("sent {}", rank.bytes_sent),
         format!("exposed {}", run.session.trace().clock.show(rank.exposed_comm)),
         format!("again {} %", short_number((again * 1000.0).round() / 10.0)),
-    ]
+    ];
+    facts.extend(sums);
+    facts
 }
 
 /// What a pipeline holds and sends, and how much of the first step it idles.

@@ -42,7 +42,8 @@ fn logistic_is_within_its_error_bound() {
 #[test]
 fn first_values_depend_on_seed_name_and_index_alone() -> Result<()> {
     let start = |name: &str, dims: &[usize], seed| {
-        let parameter = Parameter { name: name.into(), part: Part::Head, dims: dims.to_vec(), init: Init::Normal(0.02) };
+        let parameter =
+            Parameter { name: name.into(), part: Part::Head, dims: dims.to_vec(), init: Init::Normal(0.02), slice: None };
         elements(&init::parameter(&parameter, seed, DType::F64)?)
     };
     let whole = start("a", &[60, 50], 3)?;
@@ -54,7 +55,7 @@ fn first_values_depend_on_seed_name_and_index_alone() -> Result<()> {
 
 #[test]
 fn first_values_are_normal() -> Result<()> {
-    let parameter = Parameter { name: "x".into(), part: Part::Head, dims: vec![200, 500], init: Init::Normal(0.02) };
+    let parameter = Parameter { name: "x".into(), part: Part::Head, dims: vec![200, 500], init: Init::Normal(0.02), slice: None };
     let values = elements(&init::parameter(&parameter, 1, DType::F32)?)?;
     let moment = |power| values.iter().map(|x| (x / 0.02).powi(power)).sum::<f64>() / values.len() as f64;
     for (power, expected) in [(1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0), (6, 15.0)] {

@@ -11,7 +11,7 @@ use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
     Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Reshard, Scenario,
-    Task, Training, Values,
+    Task, TensorParallel, Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -109,6 +109,7 @@ impl Scene {
         };
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
+            tensor_parallel: TensorParallel { sequence_parallel: false },
             model,
             precision: Precision::plain(Dtype::F32),
             batch: Batch {

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::mesh::Axis;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank, StreamId};
 use crate::compile::Build;
 use crate::program::plan::{Pass, Slot};
@@ -29,9 +28,9 @@ pub(in crate::compile) fn run(build: &mut Build) {
     let mut known = Known::new();
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let stage = training.mesh.coordinate(rank, Axis::Pipeline);
+        let seat = training.seat(rank);
         let held = &build.held[rank.index()];
-        let mut walk = Walk { program, known: &mut known, training, sharing, held, rank, stage, stream };
+        let mut walk = Walk { program, known: &mut known, training, sharing, held, rank, seat, stream };
         let issued = walk.insert(&order);
         program.order[rank.index()] = issued;
     }
@@ -89,7 +88,7 @@ struct Walk<'a> {
     sharing: &'a Sharing,
     held: &'a Held,
     rank: Rank,
-    stage: usize,
+    seat: usize,
     stream: StreamId,
 }
 
@@ -109,7 +108,10 @@ impl Walk<'_> {
                 issued.push(all_gather);
             }
             issued.push(op);
-            before = Some(op);
+            // Collectives become messages: nobody can wait for them.
+            if self.program.stream_of(op) == COMPUTE {
+                before = Some(op);
+            }
             while let Some(cut) = cuts.next_if(|cut| cut.behind == at) {
                 issued.extend(self.cut(cut, op));
             }
@@ -119,7 +121,7 @@ impl Walk<'_> {
 
     /// Who works on which unit, in order.
     fn uses(&self, order: &[OpId]) -> Vec<Use> {
-        let units = self.sharing.units[self.stage].iter().enumerate();
+        let units = self.sharing.units[self.seat].iter().enumerate();
         let place_of: BTreeMap<ParameterId, usize> =
             units.flat_map(|(place, unit)| unit.parameters.iter().map(move |&parameter| (parameter, place))).collect();
         let mut uses: Vec<Use> = Vec::new();
@@ -151,7 +153,7 @@ impl Walk<'_> {
         };
         let ahead = fsdp.prefetch.min(fsdp.in_flight - 1);
         // How every unit lies, and from where on in the list.
-        let mut units = vec![(Lies::Cut, 0); self.sharing.units[self.stage].len()];
+        let mut units = vec![(Lies::Cut, 0); self.sharing.units[self.seat].len()];
         let (mut gathers, mut cuts): (Vec<Gather>, Vec<Cut>) = (Vec::new(), Vec::new());
         for (number, one) in uses.iter().enumerate() {
             let (lies, since) = &mut units[one.place];
@@ -180,7 +182,7 @@ impl Walk<'_> {
     /// Keeps the rank's part of a gathered unit, cut among its neighbours.
     fn cut(&mut self, cut: Cut, last: OpId) -> Option<OpId> {
         let near = self.held.shards[cut.place].near?;
-        let whole = self.held.of(&self.sharing.units[self.stage][cut.place].parameters, |copies| copies.parameter);
+        let whole = self.held.of(&self.sharing.units[self.seat][cut.place].parameters, |copies| copies.parameter);
         let bytes = 2 * self.program.bytes(near).0;
         let kernel = self.program.kernel(KernelCost { bytes, ..KernelCost::free(Kernel::TakeShard) });
         let origin = Origin { slot: None, pass: PassName::Gather, ..self.program.op(last).origin };
@@ -189,7 +191,7 @@ impl Walk<'_> {
 
     /// Puts the shards of all ranks of a copy together, or those of neighbours.
     fn gather(&mut self, number: usize, gather: Gather) -> OpId {
-        let (program, unit) = (&mut *self.program, &self.sharing.units[self.stage][gather.place]);
+        let (program, unit) = (&mut *self.program, &self.sharing.units[self.seat][gather.place]);
         let copies = &self.held.shards[gather.place];
         let near = self.sharing.near(self.training).filter(|_| gather.from == Lies::Near);
         let (meeting, shard) = near.map_or((Meeting::Copy, copies.parameter), |ranks| (Meeting::Near(ranks), copies.near));

@@ -24,7 +24,7 @@ use crate::scenario::{Reshard, Training};
 
 use super::buckets;
 use super::homes::Homes;
-use super::tied::TIED;
+use super::slices::Slices;
 pub(super) use state::{Copies, Held, add as add_state};
 
 /// A strategy on a mesh and a model: which ranks share which units.
@@ -36,9 +36,9 @@ pub(super) struct Sharing {
     pub shards: usize,
     /// Gradients are summed every micro-batch, not once a step.
     pub every_micro_batch: bool,
-    /// Per pipeline rank, the units of its stages: what is cut up, gathered and reduced together.
+    /// Per seat, the units of its stages: what is cut up, gathered and reduced together.
     pub units: Vec<Vec<Unit>>,
-    /// Per pipeline rank, the parameters of its stages, in order.
+    /// Per seat, the parameters of its stages, in order.
     pub parameters: Vec<Vec<ParameterId>>,
     /// Pipeline ranks that share a tied embedding and nothing else; empty where it stands with its head.
     pub tied: Vec<usize>,
@@ -47,28 +47,37 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Cuts the parameters of every pipeline rank into units; `sums_once` leaves whole gradients to the end of a step. One rank shares with nobody: there all strategies are the same.
-    pub(super) fn new(program: &Program, (training, sums_once): (&Training, bool), homes: &Homes) -> Self {
+    /// Cuts the parameters of every seat into units; `sums_once` leaves whole gradients to the end of a step. One rank shares with nobody: there
+    /// all strategies are the same.
+    pub(super) fn new(program: &Program, (training, sums_once): (&Training, bool), homes: &Homes, slices: &Slices) -> Self {
         let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
         let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
         let (row, shards) = training.sharing();
-        let parameters = |stages: &Vec<usize>| parameters(program, training, stages);
-        let parameters: Vec<Vec<ParameterId>> = homes.of_row.iter().map(parameters).collect();
-        let tied: Vec<usize> = (0..parameters.len()).filter(|&row| parameters[row].contains(&TIED)).collect();
+        let places = training.mesh.size(Axis::Tensor);
+        let takes_tied = |stages: &[usize]| !parameters(training, slices, 0, stages, true).is_empty();
+        let tied: Vec<usize> = (0..homes.of_row.len()).filter(|&row| takes_tied(&homes.of_row[row])).collect();
         let tied = if training.splits_embedding() { tied } else { Vec::new() };
-        let units = |(stages, own): (&Vec<usize>, &Vec<ParameterId>)| match row.parameters {
-            _ if data == 1 => Vec::new(),
-            true => stages.iter().flat_map(|&stage| wrapped(program, training, shards, stage)).collect(),
-            false => bucketed(program, training, shards, own, &tied),
-        };
-        let units = homes.of_row.iter().zip(&parameters).map(units).collect();
+        let (mut units, mut all) = (Vec::new(), Vec::new());
+        for stages in &homes.of_row {
+            for place in 0..places {
+                let own = parameters(training, slices, place, stages, false);
+                units.push(match row.parameters {
+                    _ if data == 1 => Vec::new(),
+                    true => stages.iter().flat_map(|&stage| wrapped(training, slices, (place, shards), stage)).collect(),
+                    // What is tied is summed apart.
+                    false if tied.is_empty() => bucketed(program, training, shards, &own, None),
+                    false => bucketed(program, training, shards, &own, Some(slices.tied(place))),
+                });
+                all.push(own);
+            }
+        }
         let every_micro_batch = data > 1 && (row.gradients || !sums_once);
-        Self { row, data, shards, every_micro_batch, units, parameters, tied, alike }
+        Self { row, data, shards, every_micro_batch, units, parameters: all, tied, alike }
     }
 
-    /// The number in names of the first unit of the pipeline rank `row`.
-    pub(super) fn first_unit(&self, row: usize) -> u32 {
-        u32::try_from(self.units[..row].iter().map(Vec::len).sum::<usize>()).expect("fewer units than parameters")
+    /// The number in names of the first unit of a seat.
+    pub(super) fn first_unit(&self, seat: usize) -> u32 {
+        u32::try_from(self.units[..seat].iter().map(Vec::len).sum::<usize>()).expect("fewer units than parameters")
     }
 
     /// Whether several copies of the shards exist.
@@ -92,19 +101,21 @@ impl Sharing {
     /// The group in which `rank` meets others. Folded ranks meet whom they stand for.
     pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
-        let (stage, place) = (rows[0], training.mesh.coordinate(rank, Axis::Data));
+        let first = training.mesh.with(rank, Axis::Pipeline, rows[0]);
+        let (seat, place) = (training.seat(first), training.mesh.coordinate(rank, Axis::Data));
         let (name, first, size, stride) = match meeting {
             Meeting::Copy if self.is_hybrid() => {
-                (format!("fsdp{}", (stage * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
+                (format!("fsdp{}", (seat * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
             }
             Meeting::Replicas => {
                 let first = place % self.shards;
-                (format!("rep{}", stage * self.shards + first), first, self.data / self.shards, self.shards)
+                (format!("rep{}", seat * self.shards + first), first, self.data / self.shards, self.shards)
             }
-            Meeting::Near(size) => (format!("near{}", (stage * self.data + place) / size), place / size * size, size, 1),
-            Meeting::All | Meeting::Copy => (format!("dp{stage}"), 0, self.data, 1),
+            Meeting::Near(size) => (format!("near{}", (seat * self.data + place) / size), place / size * size, size, 1),
+            Meeting::All | Meeting::Copy => (format!("dp{seat}"), 0, self.data, 1),
         };
         if training.fold > 1 {
+            let stride = stride * training.mesh.stride(Axis::Data);
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
         let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));
@@ -131,34 +142,36 @@ pub(super) fn bytes(elements: usize, dtype: Dtype) -> Bytes {
     Bytes(elements as u64 * dtype.size())
 }
 
-/// The parameters of `stages`, in order.
-fn parameters(program: &Program, training: &Training, stages: &[usize]) -> Vec<ParameterId> {
+/// The parameters of `stages` that the rank at `place` holds, in order; or `only_tied`: the embedding's weight, if they look it up or make
+/// logits with it.
+fn parameters(training: &Training, slices: &Slices, place: usize, stages: &[usize], only_tied: bool) -> Vec<ParameterId> {
+    let model = &training.model;
     let parts: BTreeSet<Part> = stages.iter().flat_map(|&stage| training.parts(stage)).collect();
-    let takes_tied = training.model.tied && parts.contains(&Part::Head);
-    let numbered = (0..).map(ParameterId::new).zip(&program.parameters);
-    let own = numbered.filter(|(number, parameter)| parts.contains(&parameter.part) || (takes_tied && *number == TIED));
-    own.map(|(number, _)| number).collect()
+    let mut all: Vec<ParameterId> = parts.into_iter().flat_map(|part| slices.taken(model, place, part)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|parameter| !only_tied || *parameter == slices.tied(place));
+    all
 }
 
 /// Units of shared parameters: layers, as the scenario wraps them.
-fn wrapped(program: &Program, training: &Training, shards: usize, stage: usize) -> Vec<Unit> {
+fn wrapped(training: &Training, slices: &Slices, (place, shards): (usize, usize), stage: usize) -> Vec<Unit> {
     let unit = |parts: Vec<Part>| {
-        let own = (0..).zip(&program.parameters).filter(|(_, parameter)| parts.contains(&parameter.part));
+        let own = parts.iter().flat_map(|&part| slices.own(&training.model, place, part)).copied().collect();
         let label = match parts.as_slice() {
             [first, .., last] => format!("{first}..{last}"),
             [only] => only.to_string(),
             [] => String::new(),
         };
-        Unit { label, parameters: own.map(|(number, _)| ParameterId(number)).collect(), shards }
+        Unit { label, parameters: own, shards }
     };
     training.wrapped(stage).into_iter().map(unit).collect()
 }
 
 /// Units of whole parameters: buckets of gradients, in the order in which backward makes them, which is registration order reversed.
-fn bucketed(program: &Program, training: &Training, shards: usize, own: &[ParameterId], tied: &[usize]) -> Vec<Unit> {
-    // What is tied is summed apart.
-    let is_apart = |parameter: &ParameterId| *parameter == TIED && !tied.is_empty();
-    let parameters: Vec<ParameterId> = own.iter().rev().copied().filter(|parameter| !is_apart(parameter)).collect();
+/// `apart` is summed by itself.
+fn bucketed(program: &Program, training: &Training, shards: usize, own: &[ParameterId], apart: Option<ParameterId>) -> Vec<Unit> {
+    let parameters: Vec<ParameterId> = own.iter().rev().copied().filter(|parameter| Some(*parameter) != apart).collect();
     let bytes = |parameter: &ParameterId| {
         Bytes(program.parameters[parameter.index()].elements() as u64 * training.precision.gradient.size())
     };

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::mesh::Axis;
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank, StreamId};
 use crate::compile::{Build, trouble};
 use crate::program::tables::{COMPUTE, Collective, CollectiveKind};
@@ -28,8 +27,8 @@ pub(in crate::compile) fn run(build: &mut Build) {
     let mut meetings = Meetings { training, sharing, known: BTreeMap::new() };
     for rank in (0..training.mesh.ranks()).map(Rank::new) {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let stage = training.mesh.coordinate(rank, Axis::Pipeline);
-        let mut walk = Walk { program, meetings: &mut meetings, held: &build.held[rank.index()], rank, stage, stream, early };
+        let seat = training.seat(rank);
+        let mut walk = Walk { program, meetings: &mut meetings, held: &build.held[rank.index()], rank, seat, stream, early };
         let issued = walk.insert(&order);
         program.order[rank.index()] = issued;
     }
@@ -60,7 +59,7 @@ struct Walk<'a, 'b> {
     meetings: &'a mut Meetings<'b>,
     held: &'a Held,
     rank: Rank,
-    stage: usize,
+    seat: usize,
     stream: StreamId,
     /// Trouble: only the first micro-batch of a step is waited for.
     early: bool,
@@ -75,13 +74,18 @@ impl Walk<'_, '_> {
         let mut starting = starting.into_iter().peekable();
         let mut ready = sums.into_iter().peekable();
         let mut issued = Vec::with_capacity(order.len() * 5 / 4);
+        let mut after = None;
         for (place, &op) in order.iter().enumerate() {
             while let Some(sum) = starting.next_if(|sum| sum.first == place) {
                 issued.extend(self.zero(&sum, op));
             }
             issued.push(op);
+            // Sums of slices become messages: nobody can wait for them.
+            if self.program.stream_of(op) == COMPUTE {
+                after = Some(op);
+            }
             while let Some(sum) = ready.next_if(|sum| sum.last == place) {
-                self.sum(&sum, op, &mut issued);
+                self.sum(&sum, after, &mut issued);
             }
         }
         issued
@@ -89,7 +93,7 @@ impl Walk<'_, '_> {
 
     /// The sums of all steps, in the order in which they are issued: the same order on every rank.
     fn sums(&self, order: &[OpId]) -> Vec<Sum> {
-        let units = &self.meetings.sharing.units[self.stage];
+        let units = &self.meetings.sharing.units[self.seat];
         let mut place_of: BTreeMap<BufferId, usize> = BTreeMap::new();
         for (place, unit) in units.iter().enumerate() {
             place_of.extend(unit.parameters.iter().map(|&parameter| (self.held.target(parameter), place)));
@@ -137,17 +141,17 @@ impl Walk<'_, '_> {
 
     /// Fresh gradients start at zero, where backward begins with them.
     fn zero(&mut self, sum: &Sum, first: OpId) -> Option<OpId> {
-        let unit = &self.meetings.sharing.units[self.stage][sum.place];
+        let unit = &self.meetings.sharing.units[self.seat][sum.place];
         let fresh = self.held.of(&unit.parameters, |copies| copies.fresh);
         let origin = Origin { pass: PassName::DataParallel, ..self.program.op(first).origin };
         let kernel = self.program.kernel(KernelCost::free(Kernel::ZeroGradients));
         (!fresh.is_empty()).then(|| self.program.add((self.rank, COMPUTE), OpKind::Run(kernel), (&[], &fresh), origin))
     }
 
-    /// Sums one unit's gradients over the ranks, behind `after`.
-    fn sum(&mut self, sum: &Sum, after: OpId, issued: &mut Vec<OpId>) {
+    /// Sums one unit's gradients over the ranks; without overlap, when computation is `after` the whole backward.
+    fn sum(&mut self, sum: &Sum, after: Option<OpId>, issued: &mut Vec<OpId>) {
         let Meetings { training, sharing, .. } = *self.meetings;
-        let unit = &sharing.units[self.stage][sum.place];
+        let unit = &sharing.units[self.seat][sum.place];
         let targets: Vec<BufferId> = unit.parameters.iter().map(|&parameter| self.held.target(parameter)).collect();
         let kept = self.held.of(&unit.parameters, |copies| copies.gradient);
         let origin = Origin { slot: None, step: sum.window.step, pass: PassName::DataParallel };
@@ -161,7 +165,7 @@ impl Walk<'_, '_> {
         } else {
             self.scatter(sum, (&targets, &kept), origin, issued);
         }
-        if !training.data_parallel.overlap {
+        if let (Some(after), false) = (after, training.data_parallel.overlap) {
             self.program.wait(issued[first], after);
         }
     }
@@ -202,7 +206,7 @@ impl Walk<'_, '_> {
     }
 
     fn collective(&mut self, sum: &Sum, meeting: Meeting) -> CollectiveId {
-        self.meetings.collective(self.program, (self.rank, self.stage), sum, meeting)
+        self.meetings.collective(self.program, (self.rank, self.seat), sum, meeting)
     }
 
     fn add(&mut self, kind: OpKind, operands: (&[BufferId], &[BufferId]), origin: Origin) -> OpId {
@@ -219,11 +223,11 @@ struct Meetings<'a> {
 
 impl Meetings<'_> {
     /// The collective in which `rank` meets others for a sum; the first of them to come makes it.
-    fn collective(&mut self, program: &mut Program, (rank, stage): (Rank, usize), sum: &Sum, meeting: Meeting) -> CollectiveId {
+    fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), sum: &Sum, meeting: Meeting) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
         let group = sharing.group(training, rank, meeting);
         *self.known.entry((group.ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
-            let unit = &sharing.units[stage][sum.place];
+            let unit = &sharing.units[seat][sum.place];
             let (all, shard) = (unit.elements(program), unit.shard_elements(program));
             let padding = shard * unit.shards - all;
             let (kind, elements, padding, shards) = match meeting {

@@ -3,7 +3,6 @@
 //! What is kept between steps comes first in the program's table, what comes and goes behind it: gathered parameters, and gradients of
 //! one micro-batch that the ranks have not summed yet.
 
-use crate::base::mesh::Axis;
 use crate::base::{BufferId, Dtype, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
 use crate::program::{Name, Program, Role};
@@ -80,20 +79,20 @@ struct Maker<'a> {
     training: &'a Training,
     sharing: &'a Sharing,
     rank: Rank,
-    stage: usize,
+    seat: usize,
     held: Held,
 }
 
 impl<'a> Maker<'a> {
     fn new(training: &'a Training, sharing: &'a Sharing, rank: Rank) -> Self {
-        let stage = training.mesh.coordinate(rank, Axis::Pipeline);
-        let parameters = &sharing.parameters[stage];
+        let seat = training.seat(rank);
+        let parameters = &sharing.parameters[seat];
         let held = Held {
             parameters: parameters.clone(),
             whole: vec![Copies::default(); parameters.len()],
-            shards: vec![Copies::default(); if sharing.row.optimizer { sharing.units[stage].len() } else { 0 }],
+            shards: vec![Copies::default(); if sharing.row.optimizer { sharing.units[seat].len() } else { 0 }],
         };
-        Self { training, sharing, rank, stage, held }
+        Self { training, sharing, rank, seat, held }
     }
 
     /// What is there between steps.
@@ -117,7 +116,7 @@ impl<'a> Maker<'a> {
         }
         for place in 0..self.held.shards.len() {
             let (unit, shard) = self.shard(place);
-            let dims = [self.sharing.units[self.stage][place].shard_elements(program)];
+            let dims = [self.sharing.units[self.seat][place].shard_elements(program)];
             let names =
                 [Name::FirstMomentShard(unit, shard), Name::SecondMomentShard(unit, shard), Name::MasterShard(unit, shard)];
             let mut copies = Copies { optimizer: self.optimizer(program, names, &dims), ..Copies::default() };
@@ -150,12 +149,12 @@ impl<'a> Maker<'a> {
         for place in 0..self.held.shards.len() {
             let (unit, shard) = self.shard(place);
             if let Some(ranks) = self.sharing.near(self.training) {
-                let dims = [self.sharing.units[self.stage][place].elements(program).div_ceil(ranks)];
+                let dims = [self.sharing.units[self.seat][place].elements(program).div_ceil(ranks)];
                 let number = u32::try_from(ranks).expect("a checked mesh");
                 let near = self.parameter(program, Name::Near(unit, shard % number), Role::Bucket, &dims);
                 self.held.shards[place].near = Some(near);
             }
-            let dims = [self.sharing.units[self.stage][place].shard_elements(program)];
+            let dims = [self.sharing.units[self.seat][place].shard_elements(program)];
             let layout = program.layout(Layout::tensor(self.training.precision.gradient, &dims));
             let copies = &mut self.held.shards[place];
             if !row.parameters {
@@ -175,7 +174,7 @@ impl<'a> Maker<'a> {
     /// The numbers in names of the shard of the unit at `place`.
     fn shard(&self, place: usize) -> (u32, u32) {
         let shard = u32::try_from(self.sharing.place(self.training, self.rank)).expect("a checked mesh");
-        (self.sharing.first_unit(self.stage) + u32::try_from(place).expect("fewer units than parameters"), shard)
+        (self.sharing.first_unit(self.seat) + u32::try_from(place).expect("fewer units than parameters"), shard)
     }
 
     fn parameter(&self, program: &mut Program, name: Name, role: Role, dims: &[usize]) -> BufferId {

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::precision::dtype;
-use super::{attention, cpu, experts, one, pack};
+use super::{attention, experts, module, one, pack};
 use crate::base::ParameterId;
 use crate::base::settings::Dtype;
 use crate::engine::state::Whole;
@@ -52,7 +52,8 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
 fn start(program: &Program, buffer: &Buffer, parameter: ParameterId) -> Result<Tensor> {
     let setting = &program.setting;
     let wide = if setting.initial == Dtype::F64 { DType::F64 } else { DType::F32 };
-    let start = cpu::init::parameter(&program.parameters[parameter.index()], setting.seed, wide)?;
+    let copied = if setting.same_seed { setting.tensor.split(buffer.rank).place } else { 0 };
+    let start = module::initial(&program.parameters[parameter.index()], copied, setting.seed, wide)?;
     let is_copy = matches!(buffer.name, Name::Master(_) | Name::MasterShard(..));
     let start = if is_copy { start } else { start.to_dtype(dtype(setting.initial)?)? };
     let layout = &program.layouts[buffer.layout.index()];

@@ -4,7 +4,9 @@ mod attention;
 pub mod cpu;
 mod experts;
 mod initial;
+mod module;
 mod precision;
+mod random;
 mod shards;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,12 @@ use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
 use crate::program::{Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
-use cpu::dropout::{Draw, RandomState};
 use cpu::optimizer::{AdamState, AdamW};
 pub use initial::initial;
+pub use module::join_slices;
 pub(super) use precision::dtype;
 use precision::{stored, widened};
+use random::random_value;
 
 /// Computes `op`: the values of the buffers that it writes, in their order.
 ///
@@ -116,23 +119,6 @@ fn zeros(part: &TensorPart) -> Result<Tensor> {
 
 fn one(tensor: Tensor) -> Value {
     Value::Cpu(Arc::new([tensor]))
-}
-
-/// A state of the random numbers as a value: the seed, and the first sample of the micro-batch.
-fn random_value(state: RandomState) -> Result<Value> {
-    let word = |number: u64| match u32::try_from(number) {
-        Ok(number) => Tensor::new(&[number], &Device::Cpu),
-        Err(_) => bail!("{number} is too large for a state of the random numbers"),
-    };
-    Ok(Value::Cpu(Arc::new([word(state.seed)?, word(state.sample)?])))
-}
-
-/// The state that a value holds.
-fn random_state(words: &[Tensor]) -> Result<RandomState> {
-    let word = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<u32>();
-    let words = words.iter().map(word).collect::<Result<Vec<_>>>()?.concat();
-    let [seed, sample] = words[..] else { bail!("a state of the random numbers is a seed and a sample") };
-    Ok(RandomState { seed: u64::from(seed), sample: u64::from(sample) })
 }
 
 /// The operands of one op.
@@ -307,6 +293,7 @@ impl<'a> Operands<'a> {
     fn forward(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (output, saved) = match part {
+            Part::Module(_, module) => return self.module_forward(module),
             Part::Embedding => cpu::embedding::forward(&dims, self.draw(part)?.random, &self.tensor(0)?, &self.rest(1)?)?,
             Part::Block(_) => {
                 let (parameters, others) = self.parameters(&dims, part, 1)?;
@@ -322,23 +309,6 @@ impl<'a> Operands<'a> {
             });
         }
         Ok(values)
-    }
-
-    /// Which random numbers the op draws: those of its micro-batch; as forward left word of them, where it computes something again.
-    fn draw(&self, part: Part) -> Result<Draw> {
-        let (setting, b) = (self.setting(), self.setting().micro_batch_size as u64);
-        let micro_batch = |buffer: &BufferId| match self.program.buffers[buffer.index()].name {
-            Name::Tokens(m) | Name::Activation(_, m) | Name::Saved(_, m) => Some(u64::from(m)),
-            _ => None,
-        };
-        let micro_batch = self.op.reads.iter().find_map(micro_batch).unwrap_or(0);
-        let is_again = matches!(self.kernel(), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
-        let random = match self.random_state {
-            Some(buffer) => random_state(&tensors(self.layout(buffer), self.value(buffer))?)?,
-            // Nobody kept word: they stand where forward left them, behind the micro-batch.
-            None => RandomState { seed: setting.seed, sample: (micro_batch + u64::from(is_again)) * b },
-        };
-        Ok(Draw { part, random })
     }
 
     fn kernel(&self) -> Option<Kernel> {
@@ -374,6 +344,7 @@ impl<'a> Operands<'a> {
     fn recompute(&self, part: Part) -> Result<Vec<Value>> {
         let (_, saved) = match part {
             Part::Block(_) => cpu::block::forward(&self.dims()?, self.draw(part)?, &self.tensor(0)?, &self.rest(1)?)?,
+            Part::Module(_, module) => return self.module_again(module),
             Part::Embedding | Part::Head => bail!("{part} is not computed again"),
         };
         self.op.writes.iter().map(|&buffer| self.kept(part, saved.clone(), buffer)).collect()
@@ -388,6 +359,7 @@ impl<'a> Operands<'a> {
     fn backward_input(&self, part: Part) -> Result<Vec<Value>> {
         let dims = self.dims()?;
         let (gradient, deferred, left) = match part {
+            Part::Module(_, module) => return self.module_backward_input(module),
             Part::Embedding => bail!("nothing stands before the embedding"),
             Part::Block(_) => {
                 let (parameters, others) = self.parameters(&dims, part, 2)?;
@@ -426,11 +398,12 @@ impl<'a> Operands<'a> {
     }
 
     fn backward_weight(&self, part: Part) -> Result<Vec<Value>> {
+        if let Part::Module(_, module) = part {
+            return self.module_backward_weight(module);
+        }
         let dims = self.dims()?;
         // The gradients that it adds to stand behind all else.
-        let first = self.op.reads.len().saturating_sub(self.op.writes.len());
-        let fresh = self.op.reads[first..].iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
-        let earlier = if fresh { None } else { Some(self.rest(first)?) };
+        let earlier = self.earlier(self.op.reads.len().saturating_sub(self.op.writes.len()))?;
         let earlier = earlier.as_deref();
         let gradients = match part {
             Part::Embedding => {
@@ -440,8 +413,16 @@ impl<'a> Operands<'a> {
             }
             Part::Block(_) => cpu::block::backward_weight(&dims, &self.saved(part, 0)?, &self.bundle(1)?, earlier)?,
             Part::Head => cpu::head::backward_weight(&dims, &self.bundle(0)?, &self.bundle(1)?, earlier)?,
+            Part::Module(..) => bail!("{part} is not a whole part"),
         };
         Ok(gradients.into_iter().map(one).collect())
+    }
+
+    /// The gradients so far, which the op reads from `place` on; `None` if there are none yet.
+    fn earlier(&self, place: usize) -> Result<Option<Vec<Tensor>>> {
+        let earlier = &self.op.reads[place.min(self.op.reads.len())..];
+        let fresh = earlier.iter().all(|&gradient| matches!(self.value(gradient), Value::Zeros));
+        if fresh { Ok(None) } else { self.rest(place).map(Some) }
     }
 
     fn average(&self) -> Result<Vec<Value>> {

@@ -9,6 +9,7 @@ mod memory;
 mod numbers;
 mod pace;
 mod pipeline;
+mod tensor;
 
 use crate::base::{OpId, Rank};
 use crate::observe::Run;

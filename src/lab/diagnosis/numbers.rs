@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Diagnosis, pipeline};
+use super::{Diagnosis, pipeline, tensor};
 use crate::base::{OpId, Rank};
 use crate::lab::Verdict;
 use crate::lab::reference::Reference;
@@ -30,7 +30,7 @@ pub(super) fn diagnose(program: &Program, verdict: &Verdict, factor: Option<f64>
         )
     } else if is_skipped(&first.op) {
         format!("it leaves this op out: {} is wrong from here on", first.tensor)
-    } else if let Some(found) = pipeline::diagnose(program, first) {
+    } else if let Some(found) = tensor::diagnose(program).or_else(|| pipeline::diagnose(program, first)) {
         return vec![found];
     } else if let Some(factor) = factor {
         let over = if (factor - factor.round()).abs() < SAME && factor > 1.5 {

@@ -28,7 +28,8 @@ fn cut(program: &Program, _: &Difference) -> Option<Diagnosis> {
     let mut runs: BTreeMap<u32, Vec<(u32, OpId)>> = BTreeMap::new();
     for op in program.all() {
         let origin = program.op(op).origin;
-        let (Some(Kernel::Forward(Part::Block(layer))), Some(slot)) = (kernel(program, op), origin.slot) else { continue };
+        let (Some(Kernel::Forward(part)), Some(slot)) = (kernel(program, op), origin.slot) else { continue };
+        let Part::Block(layer) = part.whole() else { continue };
         let stages = runs.entry(layer).or_default();
         if origin.step == 0 && slot.micro_batch == 0 && stages.iter().all(|&(stage, _)| stage != slot.stage) {
             stages.push((slot.stage, op));
@@ -69,7 +70,7 @@ fn stash(program: &Program, first: &Difference) -> Option<Diagnosis> {
         is_it && kernel(program, op) == Some(Kernel::Forward(part))
     };
     let since = order.iter().skip_while(|op| !is_forward(op)).take_while(|&&op| op != first.op);
-    let updates = since.filter(|&&op| kernel(program, op) == Some(Kernel::Optimizer(part))).count();
+    let updates = since.filter(|&&op| kernel(program, op) == Some(Kernel::Optimizer(part.whole()))).count();
     let times = if updates == 1 { "once".to_owned() } else { format!("{updates} times") };
     let cause = format!("it goes back with weights that were updated {times} since its forward used them: nobody stashed those");
     (updates > 0).then_some(Diagnosis { rank: view.rank, op: Some(first.op), cause })
@@ -81,7 +82,11 @@ fn early_sum(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let of_step = || order.iter().copied().enumerate().filter(|&(_, op)| program.op(op).origin.step == first.step);
     let gradient = |buffer: &&BufferId| matches!(program.buffers[buffer.index()].name, Name::Gradient(_));
     // Expanded, a sum begins with a copy of the gradients.
-    let sums = |&(_, op): &(usize, OpId)| matches!(program.op(op).origin.pass, PassName::DataParallel | PassName::Expand);
+    // Those inside layers have slots.
+    let sums = |&(_, op): &(usize, OpId)| {
+        let origin = program.op(op).origin;
+        matches!(origin.pass, PassName::DataParallel | PassName::Expand) && origin.slot.is_none()
+    };
     of_step().filter(sums).find_map(|(place, sum)| {
         let summed: Vec<BufferId> = program.reads(sum).iter().filter(gradient).copied().collect();
         let adds = |&(later, op): &(usize, OpId)| {

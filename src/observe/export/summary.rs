@@ -92,6 +92,9 @@ fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
     if psi > 0.0 {
         words.push(format!("each rank moves {} times its parameters", short_number(psi)));
     }
+    if let Some([forward, backward]) = volume::inside_layers(run, 0) {
+        words.push(format!("ranks that share layers add up {forward} forward and {backward} backward"));
+    }
     if padding > Bytes::ZERO {
         words.push(format!("{padding} of all ranks' state is padding"));
     }

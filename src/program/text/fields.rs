@@ -91,6 +91,30 @@ pub(super) const SETTING: &[Field<Setting>] = &[
     },
     field!("seed", seed, whole, "a whole number"),
     Field {
+        name: "tensor",
+        show: |setting| (setting.tensor.ranks > 1).then(|| setting.tensor.ranks.to_string()),
+        read: |setting, text| some_ranks(text).map(|ranks| setting.tensor.ranks = ranks),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "tensor-stride",
+        show: |setting| (setting.tensor.stride > 1).then(|| setting.tensor.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "same-seed",
+        show: |setting| setting.same_seed.then(|| "true".to_owned()),
+        read: |setting, text| flag(text).map(|same_seed| setting.same_seed = same_seed),
+        allowed: "true or false",
+    },
+    Field {
+        name: "bias-before-sum",
+        show: |setting| setting.bias_before_sum.then(|| "true".to_owned()),
+        read: |setting, text| flag(text).map(|early| setting.bias_before_sum = early),
+        allowed: "true or false",
+    },
+    Field {
         name: "first-step",
         show: |setting| (setting.first_step > 0).then(|| setting.first_step.to_string()),
         read: |setting, text| whole(text).filter(|step| *step <= 1 << 24).map(|step| setting.first_step = step),
@@ -104,9 +128,17 @@ pub(super) const SETTING: &[Field<Setting>] = &[
     },
     Field {
         name: "others",
-        show: |setting| (setting.others > 0).then(|| setting.others.to_string()),
-        read: |setting, text| whole(text).filter(|others| *others <= 1 << 16).map(|others| setting.others = others),
+        show: |setting| (setting.fold.ranks > 1).then(|| (setting.fold.ranks - 1).to_string()),
+        read: |setting, text| {
+            whole(text).filter(|others| *others <= 1 << 16).map(|others: usize| setting.fold.ranks = others + 1)
+        },
         allowed: "a whole number up to 65536",
+    },
+    Field {
+        name: "others-stride",
+        show: |setting| (setting.fold.stride > 1).then(|| setting.fold.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.fold.stride = stride),
+        allowed: "a whole number from 1 to 65536",
     },
 ];
 
@@ -345,4 +377,8 @@ fn flag(text: &str) -> Option<bool> {
         "false" => Some(false),
         _ => None,
     }
+}
+
+fn some_ranks(text: &str) -> Option<usize> {
+    whole(text).filter(|ranks| (1..=1 << 16).contains(ranks))
 }

@@ -8,6 +8,7 @@ use super::fields::{
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
+use crate::base::module::{Module, Slice};
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
 use crate::program::name::Name;
 use crate::program::op::{Buffer, Kernel, KernelCost, Role};
@@ -248,8 +249,18 @@ pub(super) fn part(text: &str) -> Option<Part> {
     match text {
         "embedding" => Some(Part::Embedding),
         "head" => Some(Part::Head),
-        _ => numbered("blocks.")(text).map(Part::Block),
+        _ => numbered("blocks.")(text).map(Part::Block).or_else(|| module(text)),
     }
+}
+
+/// Reads `blocks.3.attn.qkv` or `head.loss`.
+fn module(text: &str) -> Option<Part> {
+    let (layer, module) = match text.strip_prefix("blocks.") {
+        Some(inside) => inside.split_once('.').and_then(|(layer, module)| Some((whole(layer)?, module)))?,
+        None => (0, text.split_once('.')?.1),
+    };
+    let part = Part::Module(layer, Module::find(module)?);
+    (part.to_string() == text).then_some(part)
 }
 
 fn print_layouts(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
@@ -271,7 +282,11 @@ fn read_layout(program: &mut Program, words: &mut Words) -> Read<()> {
 fn print_parameters(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
     for (index, parameter) in program.parameters.iter().enumerate() {
         let (name, part) = (word(&parameter.name), parameter.part);
-        writeln!(f, "  p{index}  {name}  {part}  {}  {}", shapes::dims(&parameter.dims), shapes::init(parameter.init))?;
+        write!(f, "  p{index}  {name}  {part}  {}  {}", shapes::dims(&parameter.dims), shapes::init(parameter.init))?;
+        if let Some(Slice { dim, start, of }) = parameter.slice {
+            write!(f, "  dim {dim} from {start} of {of}")?;
+        }
+        writeln!(f)?;
     }
     Ok(())
 }
@@ -282,7 +297,8 @@ fn read_parameter(program: &mut Program, words: &mut Words) -> Read<()> {
     let part = words.expect("part such as `embedding`, `blocks.0` or `head`", part)?;
     let dims = words.expect("shape such as [256,64]", shapes::read_dims)?;
     let init = shapes::read_init(words)?;
-    program.parameters.push(Parameter { name, part, dims, init });
+    let slice = if words.is_empty() { None } else { Some(shapes::read_slice(words, &dims)?) };
+    program.parameters.push(Parameter { name, part, dims, init, slice });
     Ok(())
 }
 

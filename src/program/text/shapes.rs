@@ -5,6 +5,7 @@ use std::fmt::{self, Formatter};
 use super::words::{Problem, Read, Words, real, whole, word};
 use crate::base::Dtype;
 use crate::base::model::Init;
+use crate::base::module::Slice;
 use crate::program::tables::{Layout, TensorPart};
 
 /// The most elements that a shape may have: sums over many buffers must fit 64 bits.
@@ -77,4 +78,26 @@ pub(super) fn read_init(words: &mut Words) -> Read<Init> {
         "ones" => Ok(Init::Ones),
         _ => words.expect("standard deviation", real).map(Init::Normal),
     }
+}
+
+/// Reads `dim 0 from 32 of 256`: where a parameter of this shape stands in a whole tensor. It may reach beyond the end: what is there is
+/// padding.
+pub(super) fn read_slice(words: &mut Words, dims: &[usize]) -> Read<Slice> {
+    let number = |words: &mut Words, name: &'static str, most: usize| {
+        words.expect(&format!("`{name}`"), |text| (text == name).then_some(()))?;
+        words.expect(&format!("number up to {most}"), |text| whole(text).filter(|&number: &usize| number <= most))
+    };
+    let dim = number(words, "dim", dims.len().saturating_sub(1))?;
+    let start = number(words, "from", MOST_ELEMENTS)?;
+    let of = number(words, "of", MOST_ELEMENTS)?;
+    let mut whole_dims = dims.to_vec();
+    whole_dims.get_mut(dim).into_iter().for_each(|size| *size = of);
+    let elements = whole_dims.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
+    if dims.is_empty() || elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+        return Err(Problem::new(
+            format!("dim {dim} from {start} of {of}"),
+            format!("is no place of a tensor {}", self::dims(dims)),
+        ));
+    }
+    Ok(Slice { dim, start, of })
 }

@@ -66,12 +66,21 @@ impl Place {
 
 /// The mask of a place over a micro-batch: 1 where an element stays, 0 where it is dropped.
 #[must_use]
-pub fn mask(dims: &Dims, Draw { part, random }: Draw, place: Place) -> Vec<u8> {
+pub fn mask(dims: &Dims, draw: Draw, place: Place) -> Vec<u8> {
+    mask_of(dims, draw, place, std::iter::once(0..dims.micro_batch_size * place.elements(dims)))
+}
+
+/// The mask of some elements of a place, which are numbered from the micro-batch's first on.
+pub(super) fn mask_of(
+    dims: &Dims,
+    Draw { part, random }: Draw,
+    place: Place,
+    elements: impl Iterator<Item = Range<usize>>,
+) -> Vec<u8> {
     let stream = Stream::new(random.seed, &format!("{part}.dropout.{}", place.name()));
-    let elements = place.elements(dims) as u64;
-    let numbers = random.sample * elements..(random.sample + dims.micro_batch_size as u64) * elements;
+    let first = random.sample * place.elements(dims) as u64;
     let threshold = threshold(dims.model.dropout);
-    numbers.map(|number| u8::from(stream.bits(number) >= threshold)).collect()
+    elements.flatten().map(|number| u8::from(stream.bits(first + number as u64) >= threshold)).collect()
 }
 
 /// Of 2^64 equally likely numbers, how many drop an element.

@@ -85,7 +85,7 @@ fn backward_weight_of<T: Float>(
 }
 
 /// Adds each row of `d_y` to the row of the weight that it came from.
-fn scatter<T: Float>(d_y: &[T], h: usize, rows: impl Iterator<Item = usize>, weight: &mut [T], write: Write) {
+pub(super) fn scatter<T: Float>(d_y: &[T], h: usize, rows: impl Iterator<Item = usize>, weight: &mut [T], write: Write) {
     if write == Write::New {
         weight.fill(T::zero());
     }

@@ -103,7 +103,7 @@ fn backward_weight_of<T: Float>(
 pub const IGNORED: u32 = u32::MAX;
 
 /// Targets `[b,t]`, each below the vocabulary's size or [`IGNORED`]; at least one counts.
-fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
+pub(super) fn read_targets<'a>(dims: &Dims, targets: &'a Tensor) -> Result<Slice<'a, u32>> {
     let ids = read_ids(dims, targets, Some(IGNORED))?;
     if ids.iter().all(|&id| id == IGNORED) {
         bail!("no target counts");

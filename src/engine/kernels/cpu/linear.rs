@@ -86,6 +86,15 @@ pub(super) fn backward_weight<T: Float>(layers: &[Linear], x: &[T], dy: &[T], gr
     Ok(())
 }
 
+/// The sum of each column of `rows`, which are so wide: the gradient of a bias.
+pub(super) fn column_sums<T: Float>(rows: &[T], width: usize) -> Vec<T> {
+    let mut sums = ColumnSums::new(width);
+    vectorised!(for row in rows.chunks_exact(width) {
+        sums.add(row);
+    });
+    sums.total()
+}
+
 /// Outputs of all layers together.
 fn width(layers: &[Linear]) -> usize {
     layers.iter().map(|layer| layer.outputs).sum()

@@ -19,6 +19,7 @@ pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod module;
 pub mod optimizer;
 
 mod activation;
@@ -33,6 +34,8 @@ mod product;
 mod reduce;
 mod rotary;
 mod rows;
+mod stream;
+mod vocabulary;
 
 use crate::base::model::{Model, Parameter, Part, Segment};
 use crate::base::saved::{self, SavedTensor};

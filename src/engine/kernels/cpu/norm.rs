@@ -84,6 +84,17 @@ pub(super) fn forward<T: Float>(norm: Bound<T>, x: &[T]) -> Forward<T> {
     Forward { normalised, reciprocal, output }
 }
 
+/// y once more, from what [`forward`] saved.
+pub(super) fn again<T: Float>(norm: Bound<T>, normalised: &[T]) -> Vec<T> {
+    let h = norm.weight.len();
+    let [output] = filled([normalised.len()], |[output]| {
+        vectorised!(for (normalised, output) in normalised.chunks_exact(h).zip(output.chunks_exact_mut(h)) {
+            affine(norm, normalised, output);
+        });
+    });
+    output
+}
+
 /// From the gradient of y, what [`forward`] saved, and the gradient that reaches x by the residual connection.
 pub(super) fn backward<T: Float>(
     norm: Bound<T>,

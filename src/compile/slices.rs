@@ -1,0 +1,103 @@
+//! Slices: which of the program's parameters each tensor-parallel rank holds. What several of them hold alike is one parameter.
+
+use crate::base::ParameterId;
+use crate::base::mesh::Axis;
+use crate::base::model::{Model, Parameter, Part};
+use crate::base::module::{Module, Split};
+use crate::scenario::Training;
+
+use super::stages;
+
+/// The parameters of a program, and who holds them.
+pub(super) struct Slices {
+    /// All of them, in registration order; the slices of a tensor behind each other.
+    pub parameters: Vec<Parameter>,
+    /// Per place along the tensor axis and per place in forward order, what is held there.
+    held: Vec<Vec<Vec<ParameterId>>>,
+}
+
+impl Slices {
+    /// The parameters of a training run. As a fault, `by_rows` cuts the one matrix of queries, keys and values as its rows lie.
+    pub(super) fn new(training: &Training, by_rows: bool) -> Self {
+        let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
+        let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); ranks] };
+        for part in model.parts() {
+            let mut lists: Vec<Vec<Parameter>> = Split::all(ranks).map(|split| model.slices_of(part, split)).collect();
+            if by_rows && model.fused_qkv {
+                lists.iter_mut().enumerate().for_each(|(place, list)| cut_by_rows(model, (place, ranks), list));
+            }
+            slices.held.iter_mut().for_each(|held| held.push(Vec::new()));
+            for number in 0..lists[0].len() {
+                let first = slices.parameters.len();
+                for (place, list) in lists.iter().enumerate() {
+                    let id = slices.add(first, &list[number]);
+                    slices.held[place].last_mut().expect("a list for this part").push(id);
+                }
+            }
+        }
+        slices
+    }
+
+    /// The id of `parameter`, which stands at place `first` or behind it, if it is known.
+    fn add(&mut self, first: usize, parameter: &Parameter) -> ParameterId {
+        let known = self.parameters[first..].iter().position(|known| known == parameter);
+        if known.is_none() {
+            self.parameters.push(parameter.clone());
+        }
+        ParameterId::new(known.map_or(self.parameters.len() - 1, |known| first + known))
+    }
+
+    /// What the rank at `place` holds of the parameters of `part` by itself.
+    pub(super) fn own(&self, model: &Model, place: usize, part: Part) -> &[ParameterId] {
+        &self.held[place][stages::place(model, part) as usize]
+    }
+
+    /// What the kernels of `part` take there. A tied head also takes the token embedding's weight.
+    pub(super) fn taken(&self, model: &Model, place: usize, part: Part) -> Vec<ParameterId> {
+        let tied = (model.tied && part == Part::Head).then(|| self.tied(place));
+        self.own(model, place, part).iter().copied().chain(tied).collect()
+    }
+
+    /// What the kernels of a module take there, in the order of [`Model::taken_by`].
+    pub(super) fn of_module(&self, model: &Model, place: usize, (layer, module): (u32, Module), early: bool) -> Vec<ParameterId> {
+        if module == Module::Logits && model.tied {
+            return vec![self.tied(place)];
+        }
+        let taken = model.taken_by(layer, module, Split { ranks: self.held.len(), place }, early);
+        let own = self.own(model, place, module.part(layer));
+        let is_it = |id: &&ParameterId, parameter: &Parameter| {
+            let known = &self.parameters[id.index()];
+            (&known.name, &known.dims) == (&parameter.name, &parameter.dims)
+        };
+        let mut rest = own.to_vec();
+        let mut take = |parameter: Parameter| {
+            let at = rest.iter().position(|id| is_it(&id, &parameter)).expect("a part holds what its modules take");
+            rest.remove(at)
+        };
+        taken.into_iter().map(&mut take).collect()
+    }
+
+    /// The places at which `parameter` of `part` is held.
+    pub(super) fn holders(&self, model: &Model, parameter: ParameterId, part: Part) -> Vec<usize> {
+        (0..self.held.len()).filter(|&place| self.own(model, place, part).contains(&parameter)).collect()
+    }
+
+    /// The token embedding's weight.
+    pub(super) fn tied(&self, place: usize) -> ParameterId {
+        self.held[place][0][0]
+    }
+}
+
+/// Lets the slices of queries, keys and values at `place` follow each other as rows: the first rank's are mostly queries, the last one's values.
+fn cut_by_rows(model: &Model, (place, ranks): (usize, usize), list: &mut [Parameter]) {
+    for dims in [1, 2] {
+        let mut start = place * model.qkv_rows() / ranks;
+        let is_qkv = |one: &Parameter| one.dims.len() == dims && model.module_of(one) == Some(Module::Qkv);
+        for parameter in list.iter_mut().filter(|one| is_qkv(one)) {
+            if let Some(slice) = &mut parameter.slice {
+                slice.start = start;
+                start += parameter.dims[0];
+            }
+        }
+    }
+}

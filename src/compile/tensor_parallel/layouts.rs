@@ -1,0 +1,74 @@
+//! The shapes of what flows between modules.
+
+use std::collections::BTreeMap;
+
+use crate::base::mesh::Axis;
+use crate::base::module::Module;
+use crate::base::{BufferId, LayoutId};
+use crate::compile::stages;
+use crate::program::tables::Layout;
+use crate::program::{Flow, Inside, Program};
+use crate::scenario::Training;
+
+use super::{cuts, deferred, saved, split, tokens};
+
+/// Numbers of each token that the loss needs from every rank.
+const TOLD: usize = 3;
+
+/// The layouts of what flows inside parts that are cut into modules; empty where none are.
+pub(in crate::compile) fn layouts(program: &mut Program, training: &Training) -> BTreeMap<Inside, LayoutId> {
+    let mut layouts = BTreeMap::new();
+    if cuts(training) {
+        for module in Module::ALL {
+            let all = of_module(program, training, module);
+            layouts.extend(all.map(|(flow, layout)| (Inside { flow, module }, layout)));
+        }
+    }
+    layouts
+}
+
+fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Flow, LayoutId); 6] {
+    let dtype = training.precision.parameter;
+    let all = [training.batch.micro_batch_size, training.model.sequence];
+    let mut tensor = |lead: &[usize], width: usize| program.layout(Layout::tensor(dtype, &[lead, &[width]].concat()));
+    let (width, stream) = (split(training).width(&training.model, module), tokens(training));
+    let whole = tensor(&all, width);
+    let own = tensor(&stream, width);
+    // Maxima and sums of exponentials: nobody takes them in half precision.
+    let mut wide = |lead: &[usize]| program.layout(Layout::tensor(dtype.widened(), &[lead, &[TOLD]].concat()));
+    let told = wide(&all);
+    let told_by_all = wide(&[&[training.mesh.size(Axis::Tensor)], all.as_slice()].concat());
+    let (output, gradient) = match module {
+        Module::Logits => (told, whole),
+        // The gradient of a norm's output comes from a product, in parts of a sum.
+        _ if module.is_norm() => (own, whole),
+        _ if module.is_of_stream() => (own, own),
+        _ => (whole, whole),
+    };
+    // What is gathered, and what is left of a sum.
+    let (met, met_gradient) = match module {
+        Module::Logits => (told_by_all, whole),
+        _ if module.is_norm() => (whole, own),
+        _ => (own, whole),
+    };
+    let mut bundle = |tensors| program.layout(stages::bundle(tensors, dtype));
+    let (saved, deferred) = (bundle(saved(training, module)), bundle(deferred(training, module)));
+    [
+        (Flow::Output, output),
+        (Flow::OutputGradient, gradient),
+        (Flow::Tokens, met),
+        (Flow::TokensGradient, met_gradient),
+        (Flow::Saved, saved),
+        (Flow::Deferred, deferred),
+    ]
+}
+
+/// Whether a buffer's tensors are none.
+pub(super) fn is_nothing(program: &Program, layout: LayoutId) -> bool {
+    program.layouts[layout.index()].parts.is_empty()
+}
+
+/// A collective's payload, from either side: the larger of its operands.
+pub(super) fn payload(program: &Program, read: BufferId, written: BufferId) -> crate::base::Bytes {
+    program.bytes(read).max(program.bytes(written))
+}

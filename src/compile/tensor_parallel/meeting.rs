@@ -1,0 +1,98 @@
+//! Where ranks that share tensors meet: an all-reduce in place; or a reduce-scatter to their own tokens, and a gather of all tokens.
+
+use crate::base::mesh::Axis;
+use crate::base::model::Part;
+use crate::base::module::Module;
+use crate::base::{BufferId, Bytes, CollectiveId, Rank};
+use crate::compile::lower::{Site, Walk};
+use crate::compile::stages::PartTables;
+use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
+use crate::program::{Flow, OpKind};
+
+use super::layouts::payload;
+use super::{group_number, shares_tokens};
+
+/// One collective for each group, micro-batch of the run, module and pass.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::compile) struct Meeting {
+    first: Rank,
+    micro_batch: u32,
+    module: Part,
+    way: Way,
+}
+
+/// The pass in which ranks meet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::compile) enum Way {
+    Forward,
+    /// Forward once more, for backward.
+    Again,
+    BackwardInput,
+    BackwardWeight,
+}
+
+impl Walk<'_> {
+    /// The sum of what `module` left each rank a part of; in `to`, or where the pass puts it, with tokens shared out.
+    pub(super) fn leave(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        (module, way): (Module, Way),
+        value: BufferId,
+        to: Option<BufferId>,
+    ) -> BufferId {
+        if !shares_tokens(self.training) {
+            self.meet(site, part, (module, way), CollectiveKind::AllReduce, (value, value));
+            return value;
+        }
+        let to = to.unwrap_or_else(|| self.met(site, part, (module, way)));
+        self.meet(site, part, (module, way), CollectiveKind::ReduceScatter, (value, to));
+        to
+    }
+
+    /// All tokens of `value`, which belongs to `module`.
+    pub(super) fn enter(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+        if !shares_tokens(self.training) {
+            return value;
+        }
+        self.gather(site, part, (module, way), value)
+    }
+
+    /// What all ranks have of `value`, behind each other.
+    pub(super) fn gather(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+        let to = self.met(site, part, (module, way));
+        self.meet(site, part, (module, way), CollectiveKind::AllGather, (value, to));
+        to
+    }
+
+    /// Where what the ranks have met for is put.
+    fn met(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way)) -> BufferId {
+        let flow = if way == Way::BackwardInput { Flow::TokensGradient } else { Flow::Tokens };
+        self.inside(site, part, flow, module)
+    }
+
+    fn meet(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        (module, way): (Module, Way),
+        kind: CollectiveKind,
+        (read, written): (BufferId, BufferId),
+    ) {
+        let ranks = self.training.mesh.group(site.rank, Axis::Tensor);
+        let module = part.module(module).part;
+        let meeting = Meeting { first: ranks[0], micro_batch: site.global, module, way };
+        let name = format!("tp{}", group_number(self.training, site.rank));
+        let (program, step) = (&mut *self.program, site.origin.step);
+        let layout = program.buffers[read.index()].layout;
+        let dtype = program.layouts[layout.index()].parts.first().map_or(self.training.precision.parameter, |part| part.dtype);
+        let collective: CollectiveId = *self.meetings.entry(meeting).or_insert_with(|| {
+            let bytes = payload(program, read, written);
+            let group = program.group(Group { name, ranks, fold: Fold::default() });
+            let (label, padding) = (module.to_string(), Bytes::ZERO);
+            program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
+        });
+        let stream = program.communication_stream("tp");
+        program.append((site.rank, stream), OpKind::Collective(collective), (&[read], &[written]), site.origin);
+    }
+}

@@ -1,0 +1,91 @@
+//! Modules of a layer: the operands of their ops, and the slices of parameters that they work with.
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use super::cpu::module::Cut;
+use super::{Operands, cpu, one, tensors};
+use crate::base::model::Parameter;
+use crate::base::module::{Module, Slice};
+use crate::engine::value::Value;
+use crate::program::{Layout, Program};
+
+impl Operands<'_> {
+    /// Output, and what it saves as far as the op has a place for it.
+    pub(super) fn module_forward(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let results = self.cut(&dims, module).forward(&self.rest(0)?)?;
+        let (output, saved) = if module == Module::Loss { self.weighed(results)? } else { results };
+        Ok(vec![one(output), Value::Cpu(saved.into())])
+    }
+
+    /// The same once more; an op that writes one value makes a norm's output from what it saved, or saves what attention or a sum
+    /// forgot.
+    pub(super) fn module_again(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let cut = self.cut(&dims, module);
+        match (module, self.op.writes) {
+            (module, [_]) if module.is_norm() => cut.norm_again(&self.bundle(0)?, &self.rest(1)?).map(|y| vec![one(y)]),
+            (Module::Add2, [_]) => cut.mask_again(&self.tensor(0)?).map(|mask| vec![Value::Cpu(mask.into())]),
+            (Module::Attention, [_]) => cut.forward(&self.rest(0)?).map(|(_, saved)| vec![Value::Cpu(saved.into())]),
+            _ => self.module_forward(module),
+        }
+    }
+
+    /// The gradient of the input, and what W needs of it. What forward saved stands behind the values, before the parameters.
+    pub(super) fn module_backward_input(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let place = match module {
+            Module::Norm1 | Module::Norm2 => Some(2),
+            // Sums and positions have masks of dropout.
+            Module::FinalNorm | Module::Add1 | Module::Add2 | Module::Positions => Some(1),
+            Module::Attention => Some(3),
+            _ => None,
+        };
+        let saved = place.map_or(Ok(Vec::new()), |place| self.bundle(place))?;
+        let operands = (0..self.op.reads.len()).filter(|&read| Some(read) != place).map(|read| self.tensor(read));
+        let (gradient, deferred) = self.cut(&dims, module).backward_input(&operands.collect::<Result<Vec<_>>>()?, &saved)?;
+        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+    }
+
+    /// The gradients of the parameters, added to those so far, which stand behind the values.
+    pub(super) fn module_backward_weight(&self, module: Module) -> Result<Vec<Value>> {
+        let dims = self.dims()?;
+        let values = self.op.reads.len().saturating_sub(self.op.writes.len());
+        let operands = (0..values).map(|read| self.bundle(read)).collect::<Result<Vec<_>>>()?.concat();
+        let gradients = self.cut(&dims, module).backward_weight(&operands, self.earlier(values)?.as_deref())?;
+        Ok(gradients.into_iter().map(one).collect())
+    }
+
+    fn cut<'d>(&self, dims: &'d cpu::Dims, module: Module) -> Cut<'d> {
+        let setting = self.setting();
+        let (split, bias_before_sum) = (setting.tensor.split(self.op.rank), setting.bias_before_sum);
+        Cut { dims, split, module, bias_before_sum, draw: self.draw_of(module) }
+    }
+}
+
+/// How `parameter` starts; a slice as that slice of the whole tensor starts, with zeros beyond its end. As a fault, as a slice starts that
+/// lies `copied` slices before it.
+pub(super) fn initial(parameter: &Parameter, copied: usize, seed: u64, dtype: DType) -> Result<Tensor> {
+    let Some(Slice { dim, start, of }) = parameter.slice else { return cpu::init::parameter(parameter, seed, dtype) };
+    let whole = Parameter { dims: parameter.whole_dims(), slice: None, ..parameter.clone() };
+    let Some(&length) = parameter.dims.get(dim) else { bail!("{} has no dim {dim}", parameter.name) };
+    let start = start.saturating_sub(copied * length);
+    let there = length.min(of.saturating_sub(start));
+    let values = cpu::init::parameter(&whole, seed, dtype)?.narrow(dim, start.min(of), there)?;
+    if there < length { values.pad_with_zeros(dim, 0, length - there)?.contiguous() } else { values.contiguous()?.copy() }
+}
+
+/// A whole tensor from its slices in order, each with what it is. What reaches beyond its end is padding.
+///
+/// # Errors
+/// If they do not make it up.
+pub fn join_slices<'v>(program: &Program, values: impl Iterator<Item = (&'v Parameter, &'v Value)>) -> Result<Value> {
+    let (mut all, mut end) = (Vec::new(), None);
+    for (parameter, value) in values {
+        let Some(Slice { dim, of, .. }) = parameter.slice else { bail!("{} is no slice", parameter.name) };
+        all.extend(tensors(&Layout::tensor(program.setting.dtype, &parameter.dims), value)?);
+        end = Some((dim, of));
+    }
+    let Some((dim, of)) = end else { bail!("there are no slices to join") };
+    Ok(one(Tensor::cat(&all, dim)?.narrow(dim, 0, of)?.contiguous()?))
+}
