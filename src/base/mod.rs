@@ -1,6 +1,7 @@
 //! The words: units, ids, the model's shape, the mesh of ranks, hardware tables.
 
 pub mod context;
+pub mod experts;
 pub mod hardware;
 pub mod ids;
 pub mod mesh;
@@ -9,6 +10,7 @@ pub mod module;
 pub mod precision;
 pub mod saved;
 pub mod prefetch;
+pub mod routing;
 pub mod settings;
 pub mod sharing;
 pub mod tables;
@@ -17,7 +19,7 @@ pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, LayerKind, OptimizerKind,
-    Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
+    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, ExpertTensor, LayerKind,
+    OptimizerKind, Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

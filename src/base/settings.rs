@@ -141,6 +141,8 @@ choices! {
     LayerKind {
         /// Attention without its projections, of which q, k, v and the gradient of the output are given.
         Attention = "attention",
+        /// A mixture of experts, of which the tokens and the gradient of the output are given.
+        Experts = "experts",
     }
 }
 
@@ -201,6 +203,54 @@ choices! {
         QueryGradient = "dq",
         /// The gradients of k and v.
         KeyValueGradient = "dkv",
+    }
+}
+
+choices! {
+    /// A tensor of a mixture of experts on one rank, in the order of the passes; t tokens, h their width, e experts.
+    ExpertTensor {
+        /// The tokens `[t,h]`.
+        Input = "tokin",
+        /// The router's matrix `[e,h]`.
+        Router = "router",
+        /// The rank's experts: two matrices each.
+        Weights = "experts",
+        /// The softmax over all experts `[t,e]`, and which were chosen `[t,k]`.
+        Gates = "gates",
+        /// A rank's choices of each expert, and the sums of their probabilities `[2,e]`.
+        Statistics = "stats",
+        /// The auxiliary loss, and each expert's share of all choices `[e]`.
+        Balance = "balance",
+        /// Tokens for the experts of a rank: a part for each `[rows,h]`.
+        Rows = "rows",
+        /// Tokens from a rank.
+        Arrived = "arrived",
+        /// What each own expert's first matrix made of its rows.
+        Hidden = "hidden",
+        /// What the experts made of a rank's tokens.
+        Results = "results",
+        /// What a rank's experts made of own tokens.
+        Returned = "returned",
+        /// The layer's output `[t,h]`.
+        Output = "tokout",
+        /// Its gradient.
+        OutputGradient = "dtokout",
+        /// The gradient of what a rank's experts made of own tokens.
+        ReturnedGradient = "dreturned",
+        /// The same, arrived at the experts.
+        ResultGradient = "dresults",
+        /// The gradient of a rank's tokens at the own experts.
+        ArrivedGradient = "darrived",
+        /// The same, back at the tokens' rank.
+        RowGradient = "drows",
+        /// The gradient of the probabilities that outputs were weighted by `[t,k]`.
+        GateGradient = "dgates",
+        /// The gradient of the tokens.
+        InputGradient = "dtokin",
+        /// The gradient of the router's matrix.
+        RouterGradient = "drouter",
+        /// The gradients of the rank's experts.
+        WeightGradient = "dexperts",
     }
 }
 

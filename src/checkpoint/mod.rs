@@ -88,7 +88,7 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
     let refuse = |message: &str, hint: &str| Err(Problems::of_file(name, Problem::new(message).hint(hint)));
     match (&scenario.task, scenario.numerics.values) {
         (Task::Collective(_), _) => refuse("a bare [collective] has no state to keep", "checkpoints are of trainings"),
-        (Task::Layer(_), _) => refuse("a bare [layer] has no state to keep", "checkpoints are of trainings"),
+        (Task::Layer(_) | Task::Experts(_), _) => refuse("a bare [layer] has no state to keep", "checkpoints are of trainings"),
         (_, Values::Shape) => refuse("values = \"shape\" has no numbers to keep", "values = \"real\" computes them"),
         (Task::Train(training), Values::Real) if training.pipeline.updates.is_asynchronous() => {
             let name = training.pipeline.order.name();

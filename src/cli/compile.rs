@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Some(form @ ("plan" | "sheet")) => match &scenario.task {
             Task::Train(training) if form == "plan" => plan(training),
             Task::Train(training) => sheet(training)?,
-            Task::Collective(_) | Task::Layer(_) => {
+            Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => {
                 return Err(Failure::Input("a bare piece has no plan; its passes are the same".to_owned()));
             }
         },

@@ -19,13 +19,14 @@ use super::homes::Homes;
 use super::slices::Slices;
 use super::stages::{self, PartTables, Passes, Stages};
 use super::tensor_parallel::Meeting;
-use super::{Build, collective, layer};
+use super::{Build, collective, experts, layer};
 
 /// Makes the compute ops of all steps and replicas; for a bare piece its own.
 pub(super) fn run(build: &mut Build) {
     let Some(training) = build.training() else {
         collective::run(build);
         layer::run(build);
+        experts::run(build);
         return;
     };
     let (Some(plan), Some(homes)) = (&build.plan, build.homes()) else { return };

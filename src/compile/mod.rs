@@ -6,6 +6,7 @@ mod buckets;
 mod collective;
 mod data_parallel;
 mod expand;
+mod experts;
 mod flops;
 mod free;
 mod homes;
@@ -122,10 +123,13 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, bare_setting(scenario, None)),
         Task::Layer(layer) => Program::new(layer.attention.slices, bare_setting(scenario, Some(layer.attention))),
+        Task::Experts(layer) => {
+            Program::new(layer.ranks, Setting { experts: Some(layer.clone()), ..bare_setting(scenario, None) })
+        }
     };
     let plan = match &scenario.task {
         Task::Train(training) => Some(plan(training)),
-        Task::Collective(_) | Task::Layer(_) => None,
+        Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => None,
     };
     let joined = plan.iter().flat_map(Plan::joined).collect();
     let trouble = trouble::rules(scenario);
@@ -146,6 +150,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     Setting {
         model: Some(training.model.clone()),
         attention: None,
+        experts: None,
         micro_batch_size: training.batch.micro_batch_size,
         micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
         // An update of its own needs no weight beside others.
@@ -180,7 +185,7 @@ impl<'scenario> Build<'scenario> {
     fn training(&self) -> Option<&'scenario Training> {
         match &self.scenario.task {
             Task::Train(training) => Some(training),
-            Task::Collective(_) | Task::Layer(_) => None,
+            Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => None,
         }
     }
 

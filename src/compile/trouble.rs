@@ -26,7 +26,7 @@ pub(super) fn idle(build: &Build) -> Vec<usize> {
     let is_idle = |(index, rule): &(usize, &Trouble)| match (rule.kind.fault().acts, rule.kind) {
         (Acts::Ops, _) => build.trouble.contains(index),
         // The scenario was refused where it would do nothing.
-        (Acts::Making, kind) if kind.attention_bug().is_some() => false,
+        (Acts::Making, kind) if kind.attention_bug().is_some() || kind.is_of_experts() => false,
         (Acts::Making, kind) => !build.training().is_some_and(|training| changes(kind, training)),
         (Acts::Machine, TroubleKind::LessMemory) => build.scenario.hardware.memory.is_none(),
         (Acts::Machine, _) => !rule.op.is_empty() && !slows_any(&build.program, rule),

@@ -66,10 +66,15 @@ impl Delivery<'_> {
         self.members.iter().try_for_each(|&member| self.put(member, &whole, 0))
     }
 
-    /// Who reads one buffer cuts it along its heads, which are the last dimension but one, and sends a piece to each member; who reads one
+    /// Who reads a piece for each member writes one from each. Otherwise who reads one buffer cuts it along its heads, which are the last dimension but one, and sends a piece to each member; who reads one
     /// for each member has such pieces, and sends them back to be put together.
     fn all_to_all(&mut self) -> Result<()> {
         let (program, members) = (self.program, self.members);
+        let all = members.len();
+        if members.iter().all(|&member| [program.reads(member).len(), program.writes(member).len()] == [all; 2]) {
+            self.exchange();
+            return Ok(());
+        }
         for (place, &member) in members.iter().enumerate() {
             let is_whole = program.writes(member).len() == 1;
             for (from, written) in program.writes(member).iter().enumerate() {
@@ -78,6 +83,17 @@ impl Delivery<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Everybody gets the piece that each member has for him, and keeps his own.
+    fn exchange(&mut self) {
+        let (program, members) = (self.program, self.members);
+        for (place, &receiver) in members.iter().enumerate() {
+            for (from, written) in program.writes(receiver).iter().enumerate() {
+                let read = program.reads(members[from])[place];
+                self.buffers[written.index()] = self.buffers[read.index()].clone();
+            }
+        }
     }
 
     /// The `place`-th piece of what the member `from` reads.

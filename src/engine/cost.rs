@@ -6,6 +6,7 @@ use crate::base::hardware::{Costs, Hardware, Link, UnitCosts};
 use crate::base::prefetch::prefetch;
 use crate::base::units::{Clock, Ticks};
 use crate::base::{Bytes, OpId, Rank};
+use crate::program::exchange::Exchange;
 use crate::program::head;
 use crate::program::tables::{Collective, Layout};
 use crate::program::trouble::{Trouble, TroubleKind};
@@ -129,13 +130,18 @@ impl<'a> PriceList<'a> {
         };
         let kernels = program.kernels.iter().map(|kernel| kernel_cost(&hardware.costs, kernel));
         let messages = program.layouts.iter().flat_map(messages);
-        let collectives = program.collectives.iter().map(|collective| match &hardware.costs {
+        let unequal = unequal(program);
+        let collectives = program.collectives.iter().enumerate().map(|(place, collective)| match &hardware.costs {
             Costs::Unit(_) => Ticks::ZERO,
             Costs::Table(table) => {
                 let group = &program.groups[collective.group.index()];
                 let [first, last] = [group.ranks.first(), group.ranks.last()].map(|rank| rank.map_or(0, |rank| whole(*rank)));
                 let stays = node(first) == node(last + (group.fold.size - 1) * group.fold.stride);
-                collective_cost(collective, group.size() as u64, if stays { &table.inside } else { &table.between })
+                let link = if stays { &table.inside } else { &table.between };
+                match unequal[place] {
+                    Some(most) => transfer(link, most) + link.alpha * (group.size() as u64).saturating_sub(2),
+                    None => collective_cost(collective, group.size() as u64, link),
+                }
             }
         });
         let prices: Vec<Ticks> = kernels.chain(messages).chain(collectives).chain([Ticks::ZERO]).collect();
@@ -182,6 +188,20 @@ fn number(place: usize) -> u32 {
     u32::try_from(place).expect("fewer than 2^32 prices")
 }
 
+/// Per collective of unequal pieces, the most that a member sends or receives: all are through when it is.
+fn unequal(program: &Program) -> Vec<Option<Bytes>> {
+    let mut most: Vec<Option<Bytes>> = vec![None; program.collectives.len()];
+    if program.collectives.iter().any(|collective| collective.kind == CollectiveKind::AllToAll) {
+        for op in program.all() {
+            if let (OpKind::Collective(collective), Some(exchange)) = (program.kind(op), Exchange::of(program, op)) {
+                let most = &mut most[collective.index()];
+                *most = (*most).max(Some(exchange.most()));
+            }
+        }
+    }
+    most
+}
+
 /// A collective as one op: a ring's closed form, N-1 times (alpha + bytes / N / bandwidth), twice that for an all-reduce; a barrier takes
 /// one latency.
 fn collective_cost(collective: &Collective, ranks: u64, link: &Link) -> Ticks {
@@ -206,10 +226,10 @@ fn kernel_cost(costs: &Costs, kernel: &KernelCost) -> Ticks {
 /// models, and depends on sizes that a slot knows nothing of. Hardware tables charge its FLOPs.
 fn unit_cost(unit: &UnitCosts, kernel: &KernelCost) -> Ticks {
     let slot = match kernel.kernel {
-        Kernel::Forward(_) | Kernel::Recompute(_) | Kernel::Attend => unit.forward,
+        Kernel::Forward(_) | Kernel::Recompute(_) | Kernel::Attend | Kernel::Experts => unit.forward,
         Kernel::BackwardInput(_) => unit.backward_input,
         Kernel::BackwardWeight(_) => unit.backward_weight,
-        Kernel::AttendBackward => unit.backward_input + unit.backward_weight,
+        Kernel::AttendBackward | Kernel::ExpertsBackward => unit.backward_input + unit.backward_weight,
         _ => return Ticks::ZERO,
     };
     let slot = if kernel.overlapped { slot.0 * unit.overlapped.0 / unit.all().0 } else { slot.0 };

@@ -4,6 +4,7 @@ pub mod blame;
 mod check;
 mod collective;
 mod diagnosis;
+pub mod experts;
 pub mod fingerprint;
 pub mod layer;
 pub mod nan;
@@ -119,6 +120,7 @@ impl Lab {
             (_, Numbers::Shape, _) | (_, _, Outcome::Deadlocked(_) | Outcome::OutOfMemory { .. }) => (Verdict::None, None),
             (Task::Train(training), ..) => self.judge((scenario, training, start), &session, &snapshots)?,
             (Task::Collective(_), ..) => (collective::judge(&session)?, None),
+            (Task::Experts(layer), ..) => (experts::judge(scenario, layer, &session)?, None),
             (Task::Layer(layer), ..) => {
                 let (verdict, found) = layer::judge(scenario, layer, &session)?;
                 looks = found;

@@ -39,7 +39,7 @@ impl Run {
         let algorithm = match &self.scenario.task {
             Task::Train(training) => Some(training.data_parallel.all_reduce),
             Task::Collective(collective) => Some(collective.algorithm),
-            Task::Layer(_) => None,
+            Task::Layer(_) | Task::Experts(_) => None,
         };
         Given {
             title: self.scenario.title.clone(),
@@ -64,7 +64,7 @@ impl Run {
     fn silent_swaps(&self) -> Vec<SilentSwap> {
         let is_possible = match &self.scenario.task {
             Task::Train(training) => matches!(&training.pipeline.order, Order::Sheet(sheet) if sheet.has_messages()),
-            Task::Collective(_) | Task::Layer(_) => false,
+            Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => false,
         };
         if !is_possible && self.scenario.trouble.is_empty() {
             return Vec::new();

@@ -142,10 +142,17 @@ impl Kind {
     /// Of a kernel that no slot asked for: hand-written programs have no slots.
     fn of_kernel(kernel: Kernel) -> Self {
         match kernel {
-            Kernel::LoadTokens | Kernel::LoadTargets | Kernel::Forward(_) | Kernel::Attend | Kernel::FinishAttention => {
-                Self::Forward
-            }
-            Kernel::AttendBackward => Self::Backward,
+            Kernel::LoadTokens
+            | Kernel::LoadTargets
+            | Kernel::Forward(_)
+            | Kernel::Attend
+            | Kernel::FinishAttention
+            | Kernel::Route
+            | Kernel::Balance
+            | Kernel::Dispatch
+            | Kernel::Experts
+            | Kernel::Combine => Self::Forward,
+            Kernel::AttendBackward | Kernel::CombineBackward | Kernel::ExpertsBackward | Kernel::RouteBackward => Self::Backward,
             Kernel::BackwardInput(_) => Self::BackwardInput,
             Kernel::BackwardWeight(_) => Self::BackwardWeight,
             Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => Self::Recompute,

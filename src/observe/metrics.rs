@@ -11,6 +11,7 @@ use super::volume::{self, Flops};
 use std::collections::BTreeSet;
 
 use crate::base::{BufferId, Bytes, OpId, Rank, Ticks};
+use crate::program::exchange::Exchange;
 use crate::program::memory::ByRole;
 use crate::program::plan::{Pass, Slot};
 use crate::program::{Name, OpKind};
@@ -195,9 +196,11 @@ impl RankMetrics {
                 }
                 OpKind::Recv(_) | OpKind::RecvReduce(_) => self.bytes_received += run.message_bytes(op),
                 OpKind::Collective(collective) => {
-                    let moved = whole_sent(run, &run.program.collectives[collective.index()]);
-                    self.bytes_sent += moved;
-                    self.bytes_received += moved;
+                    let whole = whole_sent(run, &run.program.collectives[collective.index()]);
+                    let whole = Exchange { sent: whole, received: whole };
+                    let moved = Exchange::of(run.program, op).unwrap_or(whole);
+                    self.bytes_sent += moved.sent;
+                    self.bytes_received += moved.received;
                 }
                 OpKind::Run(_) | OpKind::Skipped(_) => {}
             }

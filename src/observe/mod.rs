@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod observed;
 pub mod replay;
 pub mod report;
+pub mod routes;
 pub mod rows;
 pub mod run;
 pub mod slack;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::run::Run;
 use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, OpId, Rank, Ticks};
+use crate::program::exchange::Exchange;
 use crate::program::{Channel, Collective, CollectiveKind, Name, OpKind};
 
 /// What one wire carried: a directed pair of ranks.
@@ -85,7 +86,7 @@ pub fn collectives(run: &Run, step: u32) -> Vec<CollectiveStats> {
         stats.steps = stats.steps.max(deep);
         stats.end = stats.end.max(times.end);
         stats.sent = match run.program.kind(event.op) {
-            OpKind::Collective(_) => whole_sent(run, collective) * group_size(run, collective),
+            OpKind::Collective(_) => together_sent(run, id),
             _ => sent[id.index()],
         };
     }
@@ -113,6 +114,17 @@ fn members(run: &Run, step: u32) -> (Vec<Option<CollectiveId>>, Vec<Bytes>) {
 pub fn whole_sent(run: &Run, collective: &Collective) -> Bytes {
     let n = group_size(run, collective);
     Bytes(collective.bytes.0.div_ceil(n) * (collective.kind.rounds() * (n - 1)))
+}
+
+/// What all members send in a collective that runs as one op.
+fn together_sent(run: &Run, id: CollectiveId) -> Bytes {
+    let members = run.links.members(id).iter();
+    let unequal: Option<Vec<Bytes>> = members.map(|&op| Exchange::of(run.program, op).map(|part| part.sent)).collect();
+    let collective = &run.program.collectives[id.index()];
+    match unequal {
+        Some(parts) if !parts.is_empty() => parts.into_iter().sum(),
+        _ => whole_sent(run, collective) * group_size(run, collective),
+    }
 }
 
 /// The collective that `op` moves data for; `None` for all else. The pieces of an expanded one carry its number; a bare one is the only.

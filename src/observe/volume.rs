@@ -65,7 +65,11 @@ pub fn flops(run: &Run, step: u32) -> Flops {
             | Kernel::BackwardInput(_)
             | Kernel::BackwardWeight(_)
             | Kernel::Attend
-            | Kernel::AttendBackward => {
+            | Kernel::AttendBackward
+            | Kernel::Route
+            | Kernel::Experts
+            | Kernel::ExpertsBackward
+            | Kernel::RouteBackward => {
                 flops.model += kernel.flops;
                 flops.hardware += kernel.flops;
             }

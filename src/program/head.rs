@@ -198,12 +198,20 @@ impl Kernel {
             Self::FinishAttention => ("finish-attention", None),
             Self::AttendBackward => ("attend-backward", None),
             Self::Release => ("release", None),
+            Self::Route => ("route", None),
+            Self::Balance => ("balance", None),
+            Self::Dispatch => ("dispatch", None),
+            Self::Experts => ("experts", None),
+            Self::Combine => ("combine", None),
+            Self::CombineBackward => ("combine-backward", None),
+            Self::ExpertsBackward => ("experts-backward", None),
+            Self::RouteBackward => ("route-backward", None),
         }
     }
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 21] {
+    pub fn all(part: Part) -> [Self; 29] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -226,6 +234,14 @@ impl Kernel {
             Self::FinishAttention,
             Self::AttendBackward,
             Self::Release,
+            Self::Route,
+            Self::Balance,
+            Self::Dispatch,
+            Self::Experts,
+            Self::Combine,
+            Self::CombineBackward,
+            Self::ExpertsBackward,
+            Self::RouteBackward,
         ]
     }
 

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod collective;
 pub mod edit;
+pub mod exchange;
 pub mod head;
 pub mod links;
 pub mod memory;

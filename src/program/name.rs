@@ -5,7 +5,7 @@ use std::fmt;
 use super::op::Role;
 use crate::base::ParameterId;
 use crate::base::module::Module;
-use crate::base::settings::AttentionTensor;
+use crate::base::settings::{AttentionTensor, ExpertTensor};
 
 /// What a buffer holds. A name is unique on its rank; micro-batches are numbered through all steps and data-parallel ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,8 @@ pub enum Name {
     Attention(AttentionTensor, u32),
     /// The same with some of the heads: those of the rank.
     Heads(AttentionTensor, u32),
+    /// A tensor of a mixture of experts: of what travels, to or from this rank; else the rank's own.
+    Expert(ExpertTensor, u32),
     /// A value inside a part that is cut into modules: which, layer, micro-batch.
     Inside(Inside, u32, u32),
 }
@@ -117,7 +119,7 @@ const MODULES: [&str; Module::ALL.len()] =
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 40] = [
+const NAMES: [NameText; 61] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -158,6 +160,27 @@ const NAMES: [NameText; 40] = [
     ("hdkv", |slice, _| Name::Heads(AttentionTensor::KeyValueGradient, slice), false),
     ("version", Name::Version, true),
     ("kvgrad", Name::KeyValueGradient, true),
+    ("tokin", |rank, _| Name::Expert(ExpertTensor::Input, rank), false),
+    ("router", |rank, _| Name::Expert(ExpertTensor::Router, rank), false),
+    ("experts", |rank, _| Name::Expert(ExpertTensor::Weights, rank), false),
+    ("gates", |rank, _| Name::Expert(ExpertTensor::Gates, rank), false),
+    ("stats", |rank, _| Name::Expert(ExpertTensor::Statistics, rank), false),
+    ("balance", |rank, _| Name::Expert(ExpertTensor::Balance, rank), false),
+    ("rows", |rank, _| Name::Expert(ExpertTensor::Rows, rank), false),
+    ("arrived", |rank, _| Name::Expert(ExpertTensor::Arrived, rank), false),
+    ("hidden", |rank, _| Name::Expert(ExpertTensor::Hidden, rank), false),
+    ("results", |rank, _| Name::Expert(ExpertTensor::Results, rank), false),
+    ("returned", |rank, _| Name::Expert(ExpertTensor::Returned, rank), false),
+    ("tokout", |rank, _| Name::Expert(ExpertTensor::Output, rank), false),
+    ("dtokout", |rank, _| Name::Expert(ExpertTensor::OutputGradient, rank), false),
+    ("dreturned", |rank, _| Name::Expert(ExpertTensor::ReturnedGradient, rank), false),
+    ("dresults", |rank, _| Name::Expert(ExpertTensor::ResultGradient, rank), false),
+    ("darrived", |rank, _| Name::Expert(ExpertTensor::ArrivedGradient, rank), false),
+    ("drows", |rank, _| Name::Expert(ExpertTensor::RowGradient, rank), false),
+    ("dgates", |rank, _| Name::Expert(ExpertTensor::GateGradient, rank), false),
+    ("dtokin", |rank, _| Name::Expert(ExpertTensor::InputGradient, rank), false),
+    ("drouter", |rank, _| Name::Expert(ExpertTensor::RouterGradient, rank), false),
+    ("dexperts", |rank, _| Name::Expert(ExpertTensor::WeightGradient, rank), false),
 ];
 
 /// Rows of all names.
@@ -195,6 +218,7 @@ impl Name {
             Self::KeyValueGradient(part, m) => (39, part, m),
             Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
             Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
+            Self::Expert(tensor, rank) => (40 + tensor as usize, rank, 0),
             Self::Inside(Inside { flow, module }, layer, m) => {
                 (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
             }
@@ -285,6 +309,7 @@ impl Name {
             | Self::Attention(..)
             | Self::Heads(..)
             | Self::Inside(..) => Role::Activation,
+            Self::Expert(tensor, _) => expert_role(tensor),
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,
             Self::FirstMoment(_)
@@ -321,6 +346,20 @@ impl Name {
             (false, None) => Some(Self::of(row, index, 0)),
             _ => None,
         }
+    }
+}
+
+/// What memory of a mixture of experts is for.
+fn expert_role(tensor: ExpertTensor) -> Role {
+    use ExpertTensor as Tensor;
+    match tensor {
+        Tensor::Router | Tensor::Weights => Role::Parameter,
+        Tensor::RouterGradient | Tensor::WeightGradient => Role::Gradient,
+        Tensor::Input | Tensor::Gates | Tensor::Hidden | Tensor::Output | Tensor::OutputGradient | Tensor::InputGradient => {
+            Role::Activation
+        }
+        Tensor::Statistics | Tensor::Balance | Tensor::GateGradient => Role::Scratch,
+        _ => Role::Message,
     }
 }
 

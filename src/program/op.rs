@@ -4,7 +4,7 @@ pub use super::name::Name;
 use super::plan::Slot;
 pub use super::skipped::SkippedKind;
 use crate::base::model::Part;
-use crate::base::settings::AttentionTensor;
+use crate::base::settings::{AttentionTensor, ExpertTensor};
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, Rank, StreamId};
 
 /// What an op does. Its operands stand beside it in the program's tables (see [`Op`]).
@@ -154,6 +154,22 @@ pub enum Kernel {
     AttendBackward,
     /// Gives memory back that a message and a computation have read
     Release,
+    /// Roughly: p = softmax(x router^T), chosen = the k largest
+    Route,
+    /// Roughly: loss = e sum of (share of choices x mean probability), over the tokens of all ranks
+    Balance,
+    /// Roughly: rows = x, sorted by the experts that were chosen
+    Dispatch,
+    /// Roughly: y = fc2 f(fc1 x), of every own expert and its rows
+    Experts,
+    /// Roughly: out = sum of p y, back in the order of the tokens
+    Combine,
+    /// Roughly: dy = p dout, dp = dout y
+    CombineBackward,
+    /// Roughly: dx, gradients = d experts / d (x, parameters)
+    ExpertsBackward,
+    /// Roughly: dx, gradient = d router / d (x, parameters), and what came back from the experts
+    RouteBackward,
 }
 
 /// A kernel with what it costs.
@@ -236,7 +252,8 @@ impl Buffer {
     #[must_use]
     pub fn stays(&self) -> bool {
         let is_result = match self.name {
-            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _) => true,
+            Name::Attention(AttentionTensor::Output | AttentionTensor::QueryGradient, _)
+            | Name::Expert(ExpertTensor::Output | ExpertTensor::InputGradient | ExpertTensor::Balance, _) => true,
             Name::Attention(AttentionTensor::KeyValueGradient, slice) => slice == self.rank.0,
             _ => false,
         };
@@ -247,7 +264,7 @@ impl Buffer {
     #[must_use]
     pub fn lives_from_start(&self) -> bool {
         match self.name {
-            Name::Chunk(_) => true,
+            Name::Chunk(_) | Name::Expert(ExpertTensor::Input | ExpertTensor::OutputGradient, _) => true,
             Name::Attention(tensor, slice) => tensor.is_given() && slice == self.rank.0,
             _ => self.role.is_state(),
         }

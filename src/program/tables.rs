@@ -13,6 +13,7 @@ pub use super::collective::{Collective, CollectiveKind, Fold, Group, Unit};
 use super::name::Name;
 use super::op::{Buffer, KernelCost, Op, OpKind, Origin, Role};
 use crate::base::context::Attention;
+use crate::base::experts::Experts;
 use crate::base::mesh::Line;
 use crate::base::model::{Model, Parameter, Segment};
 use crate::base::prefetch::prefetch;
@@ -59,6 +60,8 @@ pub struct Setting {
     pub model: Option<Model>,
     /// The attention layer that stands alone, if one does.
     pub attention: Option<Attention>,
+    /// The mixture of experts that stands alone, if one does.
+    pub experts: Option<Experts>,
     /// Sequences in a micro-batch.
     pub micro_batch_size: usize,
     /// Sequences of each micro-batch of a rank's step, where they differ; else empty.

@@ -1,5 +1,7 @@
 //! Trouble: the faults that a scenario asks for, as data. One row of the table for each kind; the first rule that fits an op applies.
 
+mod experts;
+
 use crate::base::{AttentionBug, Rank};
 
 /// One rule.
@@ -84,6 +86,12 @@ pub enum TroubleKind {
     LayerTwice,
     /// In a pipeline that is never drained: backward uses the newest weights, not those of its forward.
     NoStash,
+    /// Experts: those of a rank are chosen `factor` times as often.
+    ExpertOverload,
+    /// Experts: each takes `factor` times its even share, and drops the rest.
+    CapacityDrop,
+    /// Experts: a rank cuts its rows as those of another batch.
+    StaleSplits,
 }
 
 /// A row of the table: a fault.
@@ -132,7 +140,7 @@ use Acts::{Machine, Making, Ops};
 use RuleKey::{Factor, Op, Rank as OneRank, Step};
 
 /// Every fault, in the order of [`TroubleKind`].
-pub static FAULTS: [Fault; 32] = [
+pub static FAULTS: [Fault; 35] = [
     Fault {
         kind: TroubleKind::SlowRank,
         name: "slow-rank",
@@ -409,6 +417,9 @@ pub static FAULTS: [Fault; 32] = [
         needs: &[],
         wants: "a pipeline that is never drained: pipedream, or pipedream-2bw",
     },
+    experts::OVERLOAD,
+    experts::CAPACITY_DROP,
+    experts::STALE_SPLITS,
 ];
 
 /// The row of a bug of attention: it is in the code that all ranks run, and in every op.
@@ -430,6 +441,12 @@ impl TroubleKind {
     #[must_use]
     pub fn attention_bug(self) -> Option<AttentionBug> {
         AttentionBug::find(self.name())
+    }
+
+    /// Whether it is about a mixture of experts.
+    #[must_use]
+    pub fn is_of_experts(self) -> bool {
+        matches!(self, Self::ExpertOverload | Self::CapacityDrop | Self::StaleSplits)
     }
 
     /// Its row.

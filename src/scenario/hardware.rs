@@ -126,6 +126,7 @@ fn unit_costs(written: &mut Written, task: Option<&Task>) -> Option<UnitCosts> {
     let shares = match task? {
         Task::Train(training) => shares(training),
         Task::Collective(_) => Some(1),
+        Task::Experts(layer) => Some(layer.even_rows()),
         Task::Layer(layer) => {
             let parts = if layer.method == ContextMethod::Ulysses { layer.attention.slices as u64 } else { 1 };
             (layer.attention.slot() / layer.attention.grain()).checked_mul(parts)

@@ -73,6 +73,8 @@ pub enum Section {
     TensorParallel,
     /// `[context_parallel]`
     ContextParallel,
+    /// `[experts]`
+    Experts,
     /// `[data_parallel]`
     DataParallel,
     /// `[fsdp]`
@@ -102,13 +104,14 @@ pub enum Section {
 }
 
 /// Every section with its path and what it is about, in the order of the documents.
-pub static SECTIONS: [(Section, &str, &str); 19] = [
+pub static SECTIONS: [(Section, &str, &str); 20] = [
     (Section::Top, "", "the scenario"),
     (Section::Model, "model", "the transformer"),
     (Section::Batch, "batch", "how much data a step takes"),
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
     (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
     (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
+    (Section::Experts, "experts", "a layer of which every token uses a few parts: which ones, and where they stand"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),
@@ -188,6 +191,10 @@ keys! {
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
         CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
+        EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
+            "ranks that share out the experts: no factor of the world, they are data-parallel ranks; computed in a [layer] only";
+        EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
+            "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
@@ -200,6 +207,15 @@ keys! {
         METHOD "method" Choice(|| ContextMethod::NAMES.to_vec()), Is("ring"), "", "how queries meet the keys of other ranks";
         PLACEMENT "placement" Choice(|| Placement::NAMES.to_vec()), Is("zigzag"), "",
             "which tokens a rank holds: under a causal mask they differ in work";
+    }
+    experts Experts {
+        COUNT "count" Integer(1, 4_096), Is("8"), "", "experts of a layer; the ranks of `expert` share them out evenly";
+        TOP_K "top_k" Integer(1, 64), Is("2"), "", "experts that each token goes to";
+        CAPACITY_FACTOR "capacity_factor" Number(0.0, 1_000.0), Is("0"), "",
+            "an expert takes so many times its even share of a rank's choices, and drops the rest; 0 takes all";
+        SKEW "skew" Number(0.0, 10.0), Is("0"), "", "how uneven the experts are chosen: the i-th as often as 1 / i^skew";
+        LOADS "loads" Integers(0, 1_000_000_000), Like("[4, 3, 2, 1]", "as skew says"), "", "how often each expert is chosen, in proportion";
+        AUXILIARY "auxiliary" Number(0.0, 1_000.0), Is("0.01"), "", "weight of the auxiliary loss that evens out choices";
     }
     data_parallel DataParallel {
         STRATEGY "strategy" Choice(|| Strategy::NAMES.to_vec()), Is("ddp"), "", "what the ranks share out among themselves";
@@ -358,12 +374,10 @@ impl Section {
     /// Whether it says something about a training step alone.
     pub(super) fn is_training(self) -> bool {
         use Section::{
-            Batch, ContextParallel, DataParallel, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel,
+            Batch, ContextParallel, DataParallel, Experts, Fsdp, Model, Optimizer, Parallel, Pipeline, Recompute, TensorParallel,
         };
-        matches!(
-            self,
-            Model | Batch | Parallel | TensorParallel | ContextParallel | DataParallel | Fsdp | Recompute | Pipeline | Optimizer
-        )
+        let is_cut = matches!(self, Parallel | TensorParallel | ContextParallel | Experts | DataParallel | Fsdp | Pipeline);
+        is_cut || matches!(self, Model | Batch | Recompute | Optimizer)
     }
 }
 

@@ -61,6 +61,11 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
 /// Refuses sections and keys that say something about a whole training step.
 fn refuse_others(written: &mut Written) {
     let allowed = "title, seed, [layer], [model], [parallel] context, [context_parallel], [numerics], [hardware], [[trouble]]";
+    refuse_foreign(written, allowed, concerns);
+}
+
+/// Refuses sections and keys that say something about a whole training step, or about another layer.
+pub(super) fn refuse_foreign(written: &mut Written, allowed: &str, concerns: fn(&Key) -> bool) {
     if let Some(place) = written.section(Section::Collective).cloned() {
         let problem =
             Problem::new("a scenario is a bare [collective] or a bare [layer], not both").hint("leave one of the two out");

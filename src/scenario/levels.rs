@@ -35,7 +35,7 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
         grouped(ranks as i128)
     );
     let hint = match &scenario.task {
-        Task::Collective(_) | Task::Layer(_) => {
+        Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => {
             format!("ranks = {} or {} would do", ranks / per_node * per_node, ranks.next_multiple_of(per_node))
         }
         Task::Train(_) => format!("ranks_per_node = {ranks} would do"),

@@ -41,6 +41,7 @@ pub(super) fn ops(scenario: &Scenario) -> Ops {
         Task::Train(training) => training_ops(training, scenario.sums_once(training)),
         Task::Collective(collective) => Ops { compute: 0.0, collectives: collective_ops(collective) },
         Task::Layer(layer) => Ops { compute: layer_ops(layer), collectives: 0.0 },
+        Task::Experts(layer) => Ops { compute: 14.0 * float(layer.ranks), collectives: 0.0 },
     }
 }
 
@@ -58,6 +59,7 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
             let keys: [&'static Key; 2] = [&collective::RANKS, &collective::CHUNKS];
             check_ops(written, &keys, all, "fewer ranks or chunks");
         }
+        Task::Experts(_) => {}
         Task::Layer(_) => check_ops(written, &[&parallel::CONTEXT], all, "fewer ranks"),
     }
     let slowest = scenario.trouble.iter().map(|trouble| trouble.factor).fold(1.0, f64::max);
@@ -224,6 +226,7 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
             let slot = (unit.forward.0 + unit.backward_input.0 + unit.backward_weight.0) as f64;
             slot * float(layer.attention.slices).powi(2)
         }
+        (Task::Experts(layer), costs) => super::experts::longest_ticks(layer, costs),
         (Task::Layer(layer), Costs::Table(table)) => layer_ns(layer, table),
         (Task::Train(training), Costs::Unit(unit)) => {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -283,7 +286,7 @@ fn passes(training: &Training) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn message_ns(table: &Table, bytes: Bytes) -> f64 {
+pub(super) fn message_ns(table: &Table, bytes: Bytes) -> f64 {
     let alpha = table.inside.alpha.max(table.between.alpha);
     alpha.0 as f64 + 1e9 * bytes.0 as f64 / slowest_link(table)
 }

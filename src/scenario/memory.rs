@@ -34,6 +34,7 @@ impl Scenario {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             Task::Collective(collective) => bytes(collective.bytes.0 as f64 * float(collective.ranks) * 3.0),
             Task::Layer(layer) => bytes(layer_bytes(layer, element)),
+            Task::Experts(layer) => bytes(super::experts::real_bytes(layer, element)),
         })
     }
 
@@ -51,6 +52,7 @@ impl Scenario {
             Task::Train(training) => limits::tensors(training) * limits::lanes(training),
             Task::Collective(collective) => float(collective.ranks),
             Task::Layer(layer) => float(layer.attention.slices),
+            Task::Experts(layer) => float(layer.ranks),
         };
         let ops_bytes = BYTES_OF_COMPUTE * ops.compute + BYTES_OF_COLLECTIVE * ops.collectives;
         bytes(ops_bytes + BYTES_OF_TENSOR * tensors)

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod experts;
 mod fold;
 mod hardware;
 pub mod keys;
@@ -33,6 +34,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::context::Attention;
+use crate::base::experts::Experts;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
@@ -80,8 +82,10 @@ pub enum Task {
     Train(Training),
     /// A bare collective.
     Collective(Collective),
-    /// A bare layer.
+    /// A bare layer of attention.
     Layer(Layer),
+    /// A bare mixture of experts.
+    Experts(Experts),
 }
 
 /// Training steps of a model on a mesh.
@@ -331,6 +335,7 @@ impl Scenario {
             Task::Train(training) => training.mesh.ranks(),
             Task::Collective(collective) => collective.ranks,
             Task::Layer(layer) => layer.attention.slices,
+            Task::Experts(layer) => layer.ranks,
         }
     }
 }

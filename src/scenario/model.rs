@@ -20,6 +20,12 @@ pub(super) fn read(written: &mut Written) -> Option<Model> {
     model
 }
 
+/// The sizes alone, for a piece that does not need them all to fit together.
+pub(super) fn read_sizes(written: &Written) -> Option<Model> {
+    let preset = written.text(&model::PRESET).and_then(|name| presets::model(&name))?;
+    sizes(written, &preset)
+}
+
 /// The types of parameters and of what belongs to them.
 pub(super) fn read_precision(written: &mut Written, numerics: Option<Numerics>) -> Option<Precision> {
     let dtype = read_dtype(written, numerics);

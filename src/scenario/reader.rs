@@ -5,7 +5,8 @@ use super::problem::{Problem, Problems};
 use super::value::Value;
 use super::written::Written;
 use super::{
-    Numerics, Scenario, Task, Values, collective, fold, hardware, layer, levels, limits, sheet, topology, training, trouble,
+    Numerics, Scenario, Task, Values, collective, experts, fold, hardware, layer, levels, limits, sheet, topology, training,
+    trouble,
 };
 use crate::base::precision::Convention;
 use crate::base::{Bytes, Dtype};
@@ -56,12 +57,14 @@ fn meant(written: &mut Written) -> Option<Scenario> {
             refuse_training(written);
             collective::read(written, numerics).map(Task::Collective)
         }
+        Some(Piece::Layer) if experts::is_asked(written) => experts::read(written, numerics).map(Task::Experts),
         Some(Piece::Layer) => layer::read(written, numerics).map(Task::Layer),
         None => training::read(written, numerics).map(Task::Train),
     };
     let extent = extent(written, piece);
     let trouble = trouble::read(written, extent);
     layer::settle(written, task.as_mut(), trouble.as_deref().unwrap_or_default());
+    experts::settle(written, task.as_mut(), trouble.as_deref().unwrap_or_default());
     let hardware = hardware::read(written, task.as_ref(), extent);
     let title = written.text(&top::TITLE);
     let seed = written.count(&top::SEED).map(u64::from);
@@ -101,7 +104,10 @@ impl Piece {
 fn extent(written: &Written, piece: Option<Piece>) -> Extent {
     match piece {
         Some(Piece::Collective) => return Extent { ranks: written.size(&collective_keys::RANKS), steps: Some(1) },
-        Some(Piece::Layer) => return Extent { ranks: written.size(&parallel::CONTEXT), steps: Some(1) },
+        Some(Piece::Layer) => {
+            let ranks = written.size(if experts::is_asked(written) { &parallel::EXPERT } else { &parallel::CONTEXT });
+            return Extent { ranks, steps: Some(1) };
+        }
         None => {}
     }
     let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));

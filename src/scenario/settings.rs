@@ -1,12 +1,12 @@
 //! Settings: the keys that concern a scenario, each with its present value. What a screen's knobs show.
 
-use super::keys::{KEYS, Key, Section, hardware};
-use super::layer;
+use super::keys::{KEYS, Key, Section, hardware, layer as layer_keys};
 use super::problem::Problems;
 use super::reader::{self, Piece};
 use super::value::Value;
 use super::written::Written;
 use crate::base::words::counted;
+use super::{experts, layer};
 
 /// A key with its present value.
 #[derive(Clone, Debug)]
@@ -36,12 +36,13 @@ fn concerns(written: &Written, key: &Key) -> bool {
     match key.section {
         Section::Top | Section::Device | Section::Inside | Section::Between | Section::Trouble => false,
         Section::Collective => piece == Some(Piece::Collective),
-        Section::Layer => piece == Some(Piece::Layer),
+        Section::Layer => piece == Some(Piece::Layer) && (key.name == layer_keys::KIND.name || !experts::is_asked(written)),
         Section::Hardware => is_of_costs(written, key),
         Section::Numerics => true,
+        _ if piece == Some(Piece::Layer) && experts::is_asked(written) => experts::concerns(key),
         _ if piece == Some(Piece::Layer) => layer::concerns(key),
-        Section::ContextParallel => false,
-        _ => piece.is_none() && key.path() != "parallel.context",
+        Section::ContextParallel | Section::Experts => false,
+        _ => piece.is_none() && !["parallel.context", "parallel.expert", "parallel.expert_tensor"].contains(&key.path().as_str()),
     }
 }
 

@@ -4,7 +4,9 @@ use super::keys::{Key, batch, numerics as numerics_keys, optimizer, parallel};
 use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
-use super::{Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, model, pipeline, sharding, tensor_parallel};
+use super::{
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding, tensor_parallel,
+};
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
 
@@ -88,6 +90,9 @@ fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> 
     let order = read_order(written);
     let sizes: Vec<(Axis, &'static Key, usize)> = sizes.into_iter().collect::<Option<_>>()?;
     let ranks = sizes.iter().try_fold(1_usize, |ranks, (.., size)| ranks.checked_mul(*size)).unwrap_or(usize::MAX);
+    if let [_, (.., pipeline), (.., tensor)] = sizes[..] {
+        experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline, tensor });
+    }
     if ranks > MOST_RANKS {
         let factors = sizes.iter().filter(|(.., size)| *size > 1).map(|(_, key, size)| format!("{} = {size}", key.name));
         let message = format!("{} is {} ranks", factors.collect::<Vec<_>>().join(" times "), grouped(ranks as i128));

@@ -37,6 +37,7 @@ fn one(written: &mut Written, index: usize, extent: Extent) -> Option<Trouble> {
     refuse_idle_keys(written, index, fault);
     let usual = match fault.kind {
         TroubleKind::LessMemory | TroubleKind::UnequalTokens => 0.5,
+        TroubleKind::CapacityDrop => 1.0,
         _ if fault.takes.contains(&RuleKey::Factor) => 2.0,
         _ => 1.0,
     };

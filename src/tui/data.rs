@@ -120,6 +120,8 @@ pub struct Values {
     pub buffers: Vec<BufferValue>,
     /// Of a layer of attention, the running softmax of all ranks' queries, in the first head.
     pub queries: Vec<QueryState>,
+    /// Of a mixture of experts, by token and choice of the rank, what the expert's result is weighted by.
+    pub gates: Vec<f64>,
 }
 
 /// The running softmax of one query.

@@ -7,6 +7,7 @@ mod collectives;
 mod contention;
 mod deadlocks;
 mod dropout;
+mod experts;
 mod faults;
 mod pipeline_faults;
 mod repairs;

@@ -7,9 +7,10 @@ use ranklab::base::{Bytes, OpId, Rank};
 use ranklab::lab::{Run, Verdict};
 use ranklab::observe::blocks::Blocks;
 use ranklab::observe::metrics::RankMetrics;
-use ranklab::program::OpKind;
+use ranklab::observe::routes::Routes;
 use ranklab::program::head::head;
 use ranklab::program::trace::Outcome;
+use ranklab::program::{CollectiveKind, OpKind};
 
 /// What can be said about a run, in words.
 pub fn facts(run: &Run) -> Vec<String> {
@@ -24,6 +25,7 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.push(peaks(run));
     facts.extend(attention(run));
     facts.extend(run.first_nan.map(|op| format!("nan at {}", head(run.session.program(), op))));
+    facts.extend(experts(run));
     facts
 }
 
@@ -36,6 +38,25 @@ fn attention(run: &Run) -> Vec<String> {
         facts.push(format!("wrong: {}", looks.wrong.join(" ")));
         facts.extend(looks.suspects.iter().map(|bug| format!("as with {bug}")));
     }
+    facts
+}
+
+/// What the experts of each rank compute, how uneven that is, what finds no room, and what an all-to-all moves.
+fn experts(run: &Run) -> Vec<String> {
+    let Some(routes) = Routes::of(run.session.program()) else { return Vec::new() };
+    let rows = (0..routes.layer.ranks).map(|rank| routes.rows(rank).to_string()).collect::<Vec<_>>().join(" ");
+    let mut facts =
+        vec![format!("rows {rows}"), format!("{} of {} choices lost", routes.routing.dropped(), routes.routing.chosen.len())];
+    facts.extend(routes.slowest().map(|rank| format!("r{rank} has {} times an even share", short_number(routes.burden(rank)))));
+    let program = run.session.program();
+    let observed = run.observed();
+    let exchanges = observed
+        .metrics()
+        .collectives
+        .iter()
+        .filter(|stats| program.collectives[stats.collective.index()].kind == CollectiveKind::AllToAll);
+    facts.extend(exchanges.map(|stats| format!("a rank sends {}", decimal(Bytes(stats.sent.0 / routes.layer.ranks as u64)))));
+    facts.extend(run.diagnosis.iter().map(|found| format!("{} is to blame", found.rank)));
     facts
 }
 

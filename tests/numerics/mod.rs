@@ -15,6 +15,7 @@ mod delayed;
 mod dropout;
 mod elementary;
 mod exact;
+mod experts;
 mod flash;
 mod half;
 mod misuse;

@@ -16,6 +16,7 @@ static RUNS: LazyLock<Vec<RunData>> = LazyLock::new(|| {
         "lessons/04-ddp/gpt2.toml",
         "scenarios/ring-attention-4.toml",
         "scenarios/all-gather-attention-4.toml",
+        "scenarios/experts-capacity.toml",
         "scenarios/star-8.toml",
         "scenarios/tree-8.toml",
         "scenarios/ddp-pipeline.toml",

@@ -40,6 +40,12 @@ fn ring_attention_in_its_third_hop() {
 }
 
 #[test]
+fn experts_while_tokens_are_on_their_way() {
+    pictures("experts", &data("lessons/17-experts/scenario.toml"), 20, 1, &["links", "debugger"]);
+    pictures("experts-8", &data("scenarios/experts-capacity.toml"), 40, 2, &["links"]);
+}
+
+#[test]
 fn the_ddp_lesson_while_buckets_leave() {
     let data = data("lessons/04-ddp/scenario.toml");
     pictures("ddp", &data, 48, 0, &["debugger", "memory", "links", "metrics"]);
@@ -87,7 +93,15 @@ fn values(data: &RunData, focus: u32, event: usize) -> Values {
     let attention = data.program().setting.attention;
     let of_ranks = attention.iter().flat_map(|attention| (0..attention.slices).map(ranklab::base::Rank::new));
     let queries = of_ranks.map(|rank| QueryState { rank, row: 0, most: 0.42, total: 3.138, output: vec![0.12, -0.4, 31.0] });
-    Values { event, rank, buffers, queries: queries.collect() }
+    let gates =
+        data.program().setting.experts.iter().flat_map(|experts| (0..experts.tokens_per_rank() * experts.top_k).map(made_up));
+    Values { event, rank, buffers, queries: queries.collect(), gates: gates.collect() }
+}
+
+/// A weight.
+#[expect(clippy::cast_precision_loss, reason = "a small number")]
+fn made_up(place: usize) -> f64 {
+    0.6 / (1.0 + (place % 7) as f64)
 }
 
 fn text(buffer: &Buffer) -> String {

@@ -27,7 +27,7 @@ pub(super) fn run(build: &mut Build) {
         Task::Train(training) if !training.data_parallel.expand => return,
         Task::Train(training) => (training.data_parallel.all_reduce, None),
         Task::Collective(task) => (task.algorithm, Some(task.chunks)),
-        Task::Layer(_) => return,
+        Task::Layer(_) | Task::Experts(_) => return,
     };
     let ranks_per_node = build.scenario.hardware.ranks_per_node;
     let program = &mut build.program;

@@ -3,12 +3,12 @@
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::precision::dtype;
-use super::{attention, module, one, pack};
+use super::{attention, experts, module, one, pack};
 use crate::base::ParameterId;
 use crate::base::settings::Dtype;
 use crate::engine::state::Whole;
 use crate::engine::value::Value;
-use crate::program::{Buffer, Layout, Name, Program, TensorPart};
+use crate::program::{Buffer, Layout, Name, Program, Role, TensorPart};
 
 /// The values of all buffers before the first op: state as it was left, where the run goes on from one.
 ///
@@ -43,6 +43,7 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
         }
         Name::Chunk(_) => payload(program, buffer, first).map(one),
         Name::Attention(tensor, slice) => attention::given(program, tensor, slice).map(one),
+        Name::Expert(tensor, _) if buffer.role != Role::Gradient => experts::given(program, tensor, buffer.rank.index()),
         _ => Ok(Value::Zeros),
     }
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 pub mod cpu;
+mod experts;
 mod initial;
 mod module;
 mod precision;
@@ -183,6 +184,7 @@ impl<'a> Operands<'a> {
             Kernel::Attend => attention::attend(self),
             Kernel::FinishAttention => attention::finish(self),
             Kernel::AttendBackward => attention::backward(self),
+            of_experts => experts::compute(self, of_experts),
         }
     }
 

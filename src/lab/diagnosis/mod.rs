@@ -3,6 +3,7 @@
 //! The rules of trouble are not asked, but for how the model is saved, which no program says. A hang is read off the wait-for graph and the program, a full device off the outcome, wrong numbers
 //! off the comparison with one device, a straggler off the times that the hardware table leads one to expect.
 
+mod experts;
 mod hang;
 mod memory;
 mod numbers;
@@ -35,11 +36,16 @@ pub struct Diagnosis {
 /// large.
 pub(super) fn diagnose(scenario: &Scenario, run: &Run, verdict: &Verdict, factor: Option<f64>) -> Vec<Diagnosis> {
     let mut all = match &run.trace.outcome {
-        Outcome::Deadlocked(graph) => hang::diagnose(run.program, graph),
+        Outcome::Deadlocked(graph) => {
+            experts::disagrees(run.program).map_or_else(|| hang::diagnose(run.program, graph), |found| vec![found])
+        }
         Outcome::OutOfMemory { rank, op, needed, limit } => {
             vec![memory::diagnose(run, (*rank, *op), (*needed, *limit), scenario.hardware.memory)]
         }
-        Outcome::Completed => numbers::diagnose(run.program, verdict, factor),
+        Outcome::Completed => {
+            let of_experts = experts::diagnose(run.program, verdict);
+            if of_experts.is_empty() { numbers::diagnose(run.program, verdict, factor) } else { of_experts }
+        }
     };
     all.extend(numbers::repeated_sums(scenario, run.program));
     all.extend(numbers::saved_alone(scenario, run.program));

@@ -7,6 +7,7 @@ use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
 use crate::observe::report::{Diagnosis, Given, Repair, SilentSwap, Tokens, Verdict, VerdictKind};
+use crate::observe::routes::Routes;
 use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};
 use crate::program::head::head;
@@ -29,6 +30,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     lines.extend(volume(run, metrics));
     lines.extend(utilization(run, metrics, given));
     lines.extend(tokens(given));
+    lines.extend(Routes::of(run.program).map(|routes| ("experts", routes.words(metrics, run.program))));
     if !given.loss.is_empty() {
         let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");
         lines.push(("loss", format!("{loss}  (mean of each step)")));

@@ -2,6 +2,7 @@
 
 use super::{Finding, FindingKind, Named};
 use crate::base::{BufferId, CollectiveId, OpId, Rank};
+use crate::program::exchange::unequal_place;
 use crate::program::partners::Partners;
 use crate::program::tables::Program;
 
@@ -12,6 +13,7 @@ pub(super) fn check(program: &Program, partners: &Partners) -> Vec<Finding> {
         let mut meeting = Meeting::default();
         partners.members(collective).iter().for_each(|&op| meeting.join(program, collective, op, &mut findings));
         findings.extend(meeting.missing(program, collective, partners));
+        findings.extend(unequal(program, collective, partners.members(collective)));
     }
     findings
 }
@@ -35,7 +37,9 @@ impl Meeting {
         }
         self.members += 1;
         let first = *self.first.get_or_insert(op);
-        if !are_alike(program, first, op) {
+        let is_unequal = |op| unequal_place(program, collective, op).is_some();
+        let may_differ = is_unequal(first) && is_unequal(op);
+        if !may_differ && !are_alike(program, first, op) {
             findings.push(unlike(program, first, op));
         }
     }
@@ -62,6 +66,30 @@ impl Meeting {
 fn is_member(program: &Program, collective: CollectiveId, next: usize, rank: Rank) -> bool {
     let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
     ranks.get(next) == Some(&rank) || ranks.contains(&rank)
+}
+
+/// Members of which one expects another piece than the other sends.
+fn unequal(program: &Program, collective: CollectiveId, members: &[OpId]) -> Option<Finding> {
+    let place = |op: OpId| unequal_place(program, collective, op);
+    let pairs = members.iter().flat_map(|&sender| members.iter().map(move |&receiver| (sender, receiver)));
+    let layout = |buffer: BufferId| program.buffers[buffer.index()].layout;
+    let mut differing = pairs.filter(|&(sender, receiver)| {
+        let (Some(from), Some(to)) = (place(sender), place(receiver)) else { return false };
+        layout(program.reads(sender)[to]) != layout(program.writes(receiver)[from])
+    });
+    let (sender, receiver) = differing.next()?;
+    Some(Finding {
+        kind: FindingKind::UnlikeMembers,
+        rank: program.rank_of(receiver),
+        ops: vec![sender, receiver],
+        sentence: format!(
+            "{} expects another piece than {} of {} sends",
+            Named(program, receiver),
+            Named(program, sender),
+            program.rank_of(sender)
+        ),
+        hint: "what a member writes from another has the shape of what that one reads for it".to_owned(),
+    })
 }
 
 fn are_alike(program: &Program, first: OpId, op: OpId) -> bool {

@@ -306,7 +306,7 @@ fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[Buffe
             CollectiveKind::AllReduce | CollectiveKind::Barrier => reads.len() == writes.len(),
             CollectiveKind::ReduceScatter => writes.len() == 1 || reads == writes,
             CollectiveKind::AllGather => reads.len() == 1 || reads == writes,
-            CollectiveKind::AllToAll => reads.len() == 1 || writes.len() == 1,
+            CollectiveKind::AllToAll => reads.len() == 1 || writes.len() == 1 || reads.len() == writes.len(),
         },
         OpKind::Run(_) | OpKind::Skipped(_) => true,
     }

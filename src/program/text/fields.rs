@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
+use crate::base::experts::Experts;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
@@ -205,6 +206,38 @@ pub(super) const ATTENTION: &[Field<Attention>] = &[
     },
 ];
 
+pub(super) const EXPERTS: &[Field<Experts>] = &[
+    size_field!("tokens", tokens),
+    size_field!("groups", groups),
+    size_field!("ranks", ranks),
+    size_field!("count", count),
+    size_field!("top-k", top_k),
+    real_field!("capacity-factor", capacity_factor),
+    Field {
+        name: "lost",
+        show: |experts| Some(experts.lost.map_or_else(|| "none".to_owned(), |factor| format!("{factor:?}"))),
+        read: |experts, text| {
+            experts.lost = real(text);
+            (experts.lost.is_some() || text == "none").then_some(())
+        },
+        allowed: "none, or a capacity factor",
+    },
+    real_field!("auxiliary", auxiliary),
+    size_field!("hidden", hidden),
+    size_field!("ffn", ffn),
+    field!("activation", activation, Activation::find, "gelu or swiglu"),
+    Field {
+        name: "loads",
+        show: |experts| Some(experts.loads.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        read: |experts, text| {
+            let loads: Option<Vec<u64>> = text.split(',').map(|load| whole(load).filter(|load| *load <= 1 << 40)).collect();
+            loads.map(|loads| experts.loads = loads)
+        },
+        allowed: "whole numbers between commas, one for each expert",
+    },
+    field!("seed", seed, whole, "a whole number"),
+];
+
 pub(super) const KERNEL: &[Field<KernelCost>] = &[
     field!("shares", shares, whole, "a whole number"),
     Field {
@@ -288,6 +321,23 @@ pub(super) const NO_ATTENTION: Attention = Attention {
     placement: Placement::Contiguous,
     sharpness: 0.0,
     bug: None,
+};
+
+/// The mixture of experts that a text starts from: its fields are all read.
+pub(super) const NO_EXPERTS: Experts = Experts {
+    tokens: 0,
+    groups: 0,
+    ranks: 0,
+    count: 0,
+    top_k: 0,
+    capacity_factor: 0.0,
+    lost: None,
+    auxiliary: 0.0,
+    hidden: 0,
+    ffn: 0,
+    activation: Activation::Gelu,
+    loads: Vec::new(),
+    seed: 0,
 };
 
 /// Prints the fields of `record`, each with its name.

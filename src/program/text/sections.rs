@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Formatter, Write};
 
-use super::fields::{self, ATTENTION, COLLECTIVE, KERNEL, MODEL, NO_ATTENTION, NO_MODEL, OPTIMIZER, SETTING};
+use super::fields::{
+    self, ATTENTION, COLLECTIVE, EXPERTS, KERNEL, MODEL, NO_ATTENTION, NO_EXPERTS, NO_MODEL, OPTIMIZER, SETTING,
+};
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
@@ -46,12 +48,16 @@ fn print_setting(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\n  attention")?;
         fields::print(f, attention, ATTENTION)?;
     }
+    if let Some(experts) = &program.setting.experts {
+        write!(f, "\n  experts")?;
+        fields::print(f, experts, EXPERTS)?;
+    }
     writeln!(f)
 }
 
 fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
     let setting = &mut program.setting;
-    match words.one_of("setting", &["run", "optimizer", "model", "attention"])? {
+    match words.one_of("setting", &["run", "optimizer", "model", "attention", "experts"])? {
         "run" => fields::read(words, setting, SETTING, false),
         "optimizer" => fields::read(words, &mut setting.optimizer, OPTIMIZER, false),
         "attention" => {
@@ -60,6 +66,15 @@ fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
             divides(attention.kv_heads, attention.heads, "kv-heads divide heads")?;
             divides(attention.placement.divisor(attention.slices), attention.sequence, "slices divide the sequence")?;
             setting.attention = Some(attention);
+            Ok(())
+        }
+        "experts" => {
+            let mut experts = NO_EXPERTS;
+            fields::read(words, &mut experts, EXPERTS, true)?;
+            if let Some(rule) = experts.misfit() {
+                return Err(Problem::new(rule, "does not hold"));
+            }
+            setting.experts = Some(experts);
             Ok(())
         }
         _ => {

@@ -1,16 +1,17 @@
 //! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
-use super::attention;
 use super::debugger::message_text;
 use super::parts::{
     Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
 };
 use super::wires::{self, Wires};
+use super::{attention, experts};
 use crate::base::units::{Clock, short_number};
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::blocks::Blocks;
 use crate::observe::formula::{Quantity, find};
 use crate::observe::kind::number;
+use crate::observe::routes::Routes;
 use crate::observe::spread::{Chunks, MOST_RANKS, Shape};
 use crate::observe::state::At;
 use crate::observe::traffic::CollectiveStats;
@@ -22,6 +23,7 @@ use crate::tui::theme::Role;
 /// What is shown.
 enum Subject<'a> {
     Attention(&'a Blocks),
+    Experts(&'a Routes),
     Collective(&'a Chunks),
     Pipeline,
     Nothing,
@@ -46,12 +48,27 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     if wide {
         side(&subject, &at, view, above.0, pen);
         let links = rest.left(width * 61 / 100);
-        pane(pen, links, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
+        lower(&subject, data, &at, (view, &wires), (pen, links));
         pane(pen, rest.0, "Numbers", false, |inside| numbers(data, &at, &subject, &wires, inside));
     } else if rest.0.height > 0 {
         let matrix = rest.left(width * 45 / 100);
         side(&subject, &at, view, matrix, pen);
-        pane(pen, rest.0, "Links", false, |inside| link_table(data, &at, view, &wires, inside));
+        lower(&subject, data, &at, (view, &wires), (pen, rest.0));
+    }
+}
+
+/// Below the picture: the wires; of a mixture of experts, its collectives.
+fn lower(
+    subject: &Subject<'_>,
+    data: &RunData,
+    at: &At,
+    (view, wires): (&PanelView<'_>, &Wires),
+    (pen, area): (&mut Pen<'_>, ratatui::layout::Rect),
+) {
+    if let Subject::Experts(_) = subject {
+        pane(pen, area, "Collectives  what the ranks send", false, |inside| experts::collectives(data, at, inside));
+    } else {
+        pane(pen, area, "Links", false, |inside| link_table(data, at, view, wires, inside));
     }
 }
 
@@ -65,7 +82,8 @@ pub fn wires(data: &RunData, at: &At, focus: Rank) -> Wires {
 #[must_use]
 pub fn rows(data: &RunData, at: &At, focus: Rank) -> usize {
     let queries = data.program().setting.attention.map_or(0, |attention| attention.tokens());
-    wires(data, at, focus).all.len().max(queries)
+    let tokens = data.prepared.routes.as_ref().map_or(0, experts::rows);
+    wires(data, at, focus).all.len().max(queries).max(tokens)
 }
 
 fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
@@ -80,6 +98,9 @@ fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
 fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
     if let Some(blocks) = &data.prepared.blocks {
         return Subject::Attention(blocks);
+    }
+    if let Some(routes) = &data.prepared.routes {
+        return Subject::Experts(routes);
     }
     let all = &data.prepared.chunks;
     let begun = all.partition_point(|chunks| chunks.first <= at.event.max(1));
@@ -99,6 +120,7 @@ fn title(subject: &Subject<'_>, at: &At, room: u16) -> String {
     match subject {
         Subject::Nothing => "Links".to_owned(),
         Subject::Attention(blocks) => attention::title(blocks, at),
+        Subject::Experts(routes) => experts::title(routes, room),
         Subject::Pipeline => "Pipeline  messages between stages".to_owned(),
         Subject::Collective(chunks) => {
             let collective = &at.run.program.collectives[chunks.collective.index()];
@@ -129,6 +151,7 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
     match subject {
         Subject::Nothing => _ = pen.say(1, 0, "This run moves no data between ranks.", Role::Text),
         Subject::Attention(blocks) => attention::grid(blocks, at, pen),
+        Subject::Experts(routes) => experts::grid(routes, at, pen),
         Subject::Pipeline => wires.draw_line(pen),
         Subject::Collective(chunks) => match &chunks.shape {
             Shape::Ring(order) if wires::ring_fits(order.len(), pen) => {
@@ -146,6 +169,9 @@ fn side(subject: &Subject<'_>, at: &At, view: &PanelView<'_>, area: ratatui::lay
     match subject {
         Subject::Attention(_) => {
             pane(pen, area, "Softmax  running on every rank", false, |inside| attention::side(at, view, inside));
+        }
+        Subject::Experts(routes) => {
+            pane(pen, area, "Tokens  of the rank in focus", false, |inside| experts::tokens(routes, at, view, inside));
         }
         Subject::Collective(chunks) => {
             let title = match area.width {
@@ -273,6 +299,10 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &
     let so_far: Bytes = wires.all.iter().map(|wire| wire.carried.bytes).sum();
     let all: Bytes = wires.all.iter().map(|wire| wire.total.0).sum();
     let messages: usize = wires.all.iter().map(|wire| wire.carried.messages).sum();
+    if let Subject::Experts(routes) = subject {
+        experts::numbers(routes, data).into_iter().for_each(|line| say(&line, Role::Text));
+        return;
+    }
     say(&format!("{messages} messages so far, {so_far} of {all}"), Role::Text);
     if let Subject::Collective(chunks) = subject {
         for line in collective_numbers(data, at, chunks) {

@@ -5,6 +5,7 @@ pub mod breakdown;
 pub mod chrome;
 pub mod compare;
 pub mod debugger;
+pub mod experts;
 pub mod facts;
 pub mod gaps;
 pub mod graph;

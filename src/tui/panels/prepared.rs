@@ -11,6 +11,7 @@ use crate::observe::kind::Kind;
 use crate::observe::lanes::Lanes;
 use crate::observe::ledger::{Account, Ledger};
 use crate::observe::metrics::Metrics;
+use crate::observe::routes::Routes;
 use crate::observe::run::Run;
 use crate::observe::spread::{Chunks, chunks};
 use crate::program::OpKind;
@@ -26,6 +27,8 @@ pub struct Prepared {
     pub chunks: Vec<Chunks>,
     /// The blocks of a layer of attention.
     pub blocks: Option<Blocks>,
+    /// Where the tokens of a mixture of experts go.
+    pub routes: Option<Routes>,
     /// Which buffers are held when.
     pub lives: Lives,
     /// Per rank, the samples that hold the most, block by block.
@@ -87,6 +90,7 @@ impl Prepared {
             flows: flows(run),
             chunks: chunks(run),
             blocks: Blocks::of(run.program),
+            routes: Routes::of(run.program),
             lives: Lives::new(run, ledger),
             peaks: ledger.ranks.iter().map(Peaks::new).collect(),
             busy: ranks.clone().map(|rank| busy(run, rank)).collect(),
@@ -112,7 +116,7 @@ impl Asked {
                 let pipeline = &training.pipeline;
                 (format!("{}, {}", pipeline.order.name(), pipeline.p2p), pipeline.layers_per_stage.len())
             }
-            Task::Collective(_) | Task::Layer(_) => (String::new(), 0),
+            Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => (String::new(), 0),
         };
         Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages }
     }

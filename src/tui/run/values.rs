@@ -2,7 +2,7 @@
 
 use super::super::data::{BufferValue, FIRST, QueryState, Values};
 use super::super::model::Look;
-use crate::base::{AttentionTensor, BufferId, Dtype, Rank};
+use crate::base::{AttentionTensor, BufferId, Dtype, ExpertTensor, Rank};
 use crate::engine::session::Session;
 use crate::engine::{self, value::Value};
 use crate::program::Name;
@@ -36,7 +36,7 @@ pub fn values(session: &Session, look: Look) -> engine::Result<Values> {
         let elements = session.value(id).map(Value::elements).transpose()?.flatten();
         buffers.push(summary(empty, elements.as_deref()));
     }
-    Ok(Values { event: look.event, rank: look.rank, buffers, queries: queries(session)? })
+    Ok(Values { event: look.event, rank: look.rank, buffers, queries: queries(session)?, gates: gates(session, look.rank)? })
 }
 
 /// The running softmax of every rank's queries in the first head, where the program is a layer of attention.
@@ -61,6 +61,21 @@ fn queries(session: &Session) -> engine::Result<Vec<QueryState>> {
         }));
     }
     Ok(queries)
+}
+
+/// What the results for the tokens of `rank` are weighted by, while the rank holds it, where the program is a mixture of experts.
+fn gates(session: &Session, rank: Rank) -> engine::Result<Vec<f64>> {
+    let program = session.program();
+    let Some(experts) = &program.setting.experts else { return Ok(Vec::new()) };
+    let is_gates = |id: &BufferId| matches!(program.buffers[id.index()].name, Name::Expert(ExpertTensor::Gates, _));
+    let Some(id) = session.held(rank).into_iter().find(is_gates) else { return Ok(Vec::new()) };
+    let Some(elements) = session.value(id).map(Value::elements).transpose()?.flatten() else { return Ok(Vec::new()) };
+    let (probabilities, chosen) = elements.split_at(elements.len().min(experts.tokens_per_rank() * experts.count));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of an expert")]
+    let weight = |(place, &expert): (usize, &f64)| {
+        probabilities.get(place / experts.top_k * experts.count + expert as usize).copied().unwrap_or(0.0)
+    };
+    Ok(chosen.iter().enumerate().map(weight).collect())
 }
 
 /// Fills in the numbers; a buffer that was never written is all zeros.

@@ -14,6 +14,7 @@ pub mod data;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+pub mod experts;
 pub mod flash;
 pub mod float;
 pub mod head;

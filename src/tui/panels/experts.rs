@@ -1,0 +1,258 @@
+//! A mixture of experts: how many tokens of which rank go to which expert, who has most to do, and where the tokens of one rank go.
+
+use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, right, table};
+use crate::base::units::short_number;
+use crate::base::{Bytes, CollectiveId};
+use crate::observe::blocks::Stage;
+use crate::observe::routes::{Routes, Way};
+use crate::observe::state::At;
+use crate::observe::state::State;
+use crate::program::exchange::Exchange;
+use crate::tui::data::{PanelView, RunData};
+use crate::tui::glyphs::Tier;
+use crate::tui::pen::{Pen, width_of};
+use crate::tui::theme::Role;
+
+/// Columns of a number of tokens and its mark.
+const CELL: u16 = 6;
+/// Columns before the first number.
+const NAME: u16 = 9;
+/// Columns of a bar.
+const BAR: u16 = 20;
+
+/// The title of the grid, in short words if `room` is small.
+#[must_use]
+pub fn title(routes: &Routes, room: u16) -> String {
+    let layer = &routes.layer;
+    let capacity = layer.capacity().map_or_else(String::new, |capacity| format!(", room for {capacity}"));
+    let long = format!("Experts  {} on {} ranks, {} for each token{capacity}", layer.count, layer.ranks, layer.top_k);
+    if width_of(&long) <= room { long } else { format!("Experts  {} on {} ranks", layer.count, layer.ranks) }
+}
+
+/// A column: experts that stand together.
+struct Column {
+    name: String,
+    home: usize,
+    experts: std::ops::Range<usize>,
+}
+
+/// Rows are ranks with their tokens, columns experts with their ranks; below, what the ranks have to do. Where there is little room, the
+/// rank with most to do is the last one to go.
+pub fn grid(routes: &Routes, at: &At, pen: &mut Pen<'_>) {
+    let layer = &routes.layer;
+    let room = usize::from(pen.width().saturating_sub(NAME) / CELL);
+    let all = columns(routes, room);
+    let shown = &all[..all.len().min(room)];
+    heads(routes, shown, pen);
+    let totals = 1 + usize::from(routes.routing.dropped() > 0);
+    let lines = usize::from(pen.height()).saturating_sub(2 + totals);
+    let rows = layer.ranks.min(lines.saturating_sub(1)).max(1);
+    for from in 0..rows {
+        let y = 2 + u16::try_from(from).unwrap_or(0);
+        pen.say(1, y, &format!("r{from}"), Role::Text);
+        for (place, column) in shown.iter().enumerate() {
+            let sent: usize = column.experts.clone().map(|expert| routes.sent(from, expert)).sum();
+            let (text, role) = cell(sent, routes.way(at, column.home));
+            pen.say(x(place), y, &text, role);
+        }
+    }
+    let y = sums(routes, shown, 2 + u16::try_from(rows).unwrap_or(0), pen);
+    let left = lines.saturating_sub(rows);
+    let y = burdens(routes, (y, layer.ranks.min(left.max(1))), pen);
+    if left > layer.ranks + LEGEND.len() / usize::from(pen.width().max(1)) {
+        paragraph(pen, y + 1, LEGEND, Role::Quiet);
+    }
+    if rows < layer.ranks || shown.len() < all.len() {
+        more_below(pen);
+    }
+}
+
+const LEGEND: &str = "tokens of a rank at an expert: > on their way, . there, = forward, f results, < backward, b gradients";
+
+/// The experts over their columns, and over them the ranks that have them.
+fn heads(routes: &Routes, shown: &[Column], pen: &mut Pen<'_>) {
+    for (place, column) in shown.iter().enumerate() {
+        let is_first = place == 0 || shown[place - 1].home != column.home;
+        if is_first && column.experts.len() == 1 {
+            pen.say(x(place), 0, &format!("{:>5}", format!("r{}", column.home)), Role::Quiet);
+        }
+        pen.say(x(place), 1, &format!("{:>5}", column.name), role_of(routes, column));
+    }
+}
+
+/// The rank with most to do is in view.
+fn role_of(routes: &Routes, column: &Column) -> Role {
+    if Some(column.home) == routes.slowest() { Role::Alert } else { Role::Quiet }
+}
+
+/// What every expert takes, and what it leaves out. Returns the line below.
+fn sums(routes: &Routes, shown: &[Column], mut y: u16, pen: &mut Pen<'_>) -> u16 {
+    let names: &[&str] = if routes.routing.dropped() == 0 { &["all"] } else { &["all", "dropped"] };
+    for &name in names {
+        pen.say(1, y, name, Role::Quiet);
+        for (place, column) in shown.iter().enumerate() {
+            let of = |expert: usize| if name == "all" { routes.routing.load(expert) } else { routes.dropped(expert) };
+            let sum: usize = column.experts.clone().map(of).sum();
+            pen.say(x(place), y, &format!("{sum:>5}"), if name == "all" { role_of(routes, column) } else { Role::Text });
+        }
+        y += 1;
+    }
+    y
+}
+
+/// A column for each expert if there is room for them, otherwise for each rank.
+fn columns(routes: &Routes, room: usize) -> Vec<Column> {
+    let (layer, own) = (&routes.layer, routes.layer.experts_per_rank());
+    if layer.count <= room {
+        let column = |expert: usize| Column { name: format!("e{expert}"), home: layer.home(expert), experts: expert..expert + 1 };
+        return (0..layer.count).map(column).collect();
+    }
+    (0..layer.ranks).map(|home| Column { name: format!("r{home}"), home, experts: home * own..(home + 1) * own }).collect()
+}
+
+fn x(place: usize) -> u16 {
+    NAME + CELL * u16::try_from(place).unwrap_or(0)
+}
+
+/// The text of a piece: never told by colour alone.
+fn cell(tokens: usize, way: Way) -> (String, Role) {
+    let number = if tokens < 10_000 { tokens.to_string() } else { format!("{}k", tokens / 1000) };
+    let (mark, role) = match way {
+        Way::Waiting => (' ', Role::Quiet),
+        Way::Moving => ('>', Role::Mark),
+        Way::There => ('.', Role::Text),
+        Way::Computed(Stage::Forward) => ('=', Role::Mark),
+        Way::Computed(Stage::HasOutput) => ('f', Role::Text),
+        Way::Computed(Stage::Backward) => ('<', Role::Mark),
+        Way::Computed(_) => ('b', Role::Strong),
+    };
+    (format!("{number:>5}{mark}"), role)
+}
+
+/// What the experts of each rank have to do, beside an even share, in so many lines; the one with most is the slowest. Returns the line
+/// below.
+fn burdens(routes: &Routes, (first, room): (u16, usize), pen: &mut Pen<'_>) -> u16 {
+    let (layer, slowest) = (&routes.layer, routes.slowest());
+    let most = (0..layer.ranks).map(|rank| routes.rows(rank)).max().unwrap_or(0);
+    let start = first_row(slowest.unwrap_or(0), layer.ranks, room);
+    let filled = if pen.tier == Tier::Ascii { "#" } else { "\u{2588}" };
+    let mut y = first;
+    for rank in (start..layer.ranks).take(room) {
+        let (rows, is_slowest) = (routes.rows(rank), Some(rank) == slowest);
+        let role = if is_slowest { Role::Alert } else { Role::Text };
+        let bar = filled.repeat(usize::from(cells(rows as u64, most as u64, BAR)));
+        let note = if is_slowest { "  slowest" } else { "" };
+        pen.say(
+            1,
+            y,
+            &format!("{:<6}{rows:>6} {bar:<20} {:.2}x an even share{note}", format!("r{rank}"), routes.burden(rank)),
+            role,
+        );
+        y += 1;
+    }
+    y
+}
+
+/// Where the tokens of the focus rank go: their experts, and what their results are weighted by.
+pub fn tokens(routes: &Routes, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
+    let layer = &routes.layer;
+    let (own, k) = (layer.tokens_per_rank(), layer.top_k);
+    let rank = view.focus.index().min(layer.ranks.saturating_sub(1));
+    let gates = view.values.filter(|values| values.event == at.event && values.rank.index() == rank);
+    let gates = gates.map_or(&[][..], |values| values.gates.as_slice());
+    let room = usize::from(pen.height().saturating_sub(1)).max(1);
+    let chosen = view.chosen.min(own.saturating_sub(1));
+    let first = first_row(chosen, own, room);
+    pen.say(1, 0, &format!("r{rank}: token, its experts{}", if gates.is_empty() { "" } else { ", weights" }), Role::Quiet);
+    for (y, token) in (1..).zip((first..own).take(room)) {
+        let word = |place: usize| {
+            let expert = routes.routing.chosen.get(place).copied().unwrap_or(0);
+            let weight = gates.get(place - rank * own * k).map_or_else(String::new, |weight| format!(" {weight:.2}"));
+            let lost = if routes.routing.kept.get(place) == Some(&false) { " dropped" } else { "" };
+            format!("  e{expert}{weight}{lost}")
+        };
+        let places = (rank * own + token) * k..(rank * own + token + 1) * k;
+        let text = format!("{}{token:<4}{}", mark(token == chosen), places.map(word).collect::<String>());
+        let is_lost = text.contains("dropped");
+        let role = choice(token == chosen, view.focused);
+        pen.say(0, y, &text, if is_lost && role == Role::Text { Role::Alert } else { role });
+    }
+    if own > first + room {
+        more_below(pen);
+    }
+}
+
+/// How many rows there are to choose from: the tokens of a rank.
+#[must_use]
+pub fn rows(routes: &Routes) -> usize {
+    routes.layer.tokens_per_rank()
+}
+
+const COLLECTIVES: [Head; 5] = [left("collective"), left("now"), right("time"), right("most by one"), right("by all")];
+
+/// The collectives of the layer: how far each is, what it took, and what the busiest rank sends or receives in it.
+pub fn collectives(data: &RunData, at: &At, pen: &mut Pen<'_>) {
+    let program = at.run.program;
+    let line = |(number, collective): (usize, &crate::program::Collective)| {
+        let id = CollectiveId::new(number);
+        let parts = at.run.links.members(id).iter();
+        let most = parts.clone().filter_map(|&op| Exchange::of(program, op)).map(Exchange::most).max();
+        let now = parts.map(|&op| at.state(op)).max_by_key(|state| *state == State::Running).unwrap_or(State::Waiting);
+        let stats = data.metrics.collectives.iter().find(|stats| stats.collective == id);
+        let clock = at.run.trace.clock;
+        Line {
+            role: if now == State::Running { Role::Strong } else { Role::Text },
+            cells: vec![
+                format!("{} {}", collective.kind.name(), collective.label),
+                word(now).to_owned(),
+                stats.map_or_else(String::new, |stats| clock.show(stats.end - stats.start)),
+                most.map_or_else(String::new, |most| most.to_string()),
+                stats.map_or_else(String::new, |stats| stats.sent.to_string()),
+            ],
+        }
+    };
+    let lines: Vec<Line> = program.collectives.iter().enumerate().map(line).collect();
+    if lines.is_empty() {
+        pen.say(1, 0, "One rank sends nothing.", Role::Text);
+        return;
+    }
+    table(pen, 0, &COLLECTIVES, &lines);
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Done => "done",
+        State::Running => "moving",
+        _ => "",
+    }
+}
+
+/// What the layer computes and moves, by run and by formula.
+#[must_use]
+pub fn numbers(routes: &Routes, data: &RunData) -> Vec<String> {
+    let (layer, program) = (&routes.layer, data.program());
+    let dtype = program.setting.dtype;
+    let row = layer.row_bytes(dtype);
+    let (k, n) = (layer.top_k, layer.ranks);
+    let mut lines =
+        vec![format!("{} tokens on each of {n} ranks, {} wide, {k} experts each", layer.tokens_per_rank(), layer.hidden)];
+    if n > 1 {
+        let even = Bytes(row.0 * layer.even_rows() * (n as u64 - 1) / n as u64);
+        lines.push(format!("even: tokens x k x h x {} B x (N-1)/N = {even} for each of 4 all-to-alls", dtype.size()));
+    }
+    if let Some(slowest) = routes.slowest() {
+        let burden = routes.burden(slowest);
+        lines.push(format!("r{slowest} computes {burden:.2} times an even share: a step takes as long as its experts"));
+    }
+    if routes.routing.dropped() > 0 {
+        let all = routes.routing.chosen.len();
+        #[expect(clippy::cast_precision_loss, reason = "a share of tokens")]
+        let share = 100.0 * routes.routing.dropped() as f64 / all as f64;
+        lines.push(format!(
+            "{} of {all} choices find no room: {} %",
+            routes.routing.dropped(),
+            short_number((share * 10.0).round() / 10.0)
+        ));
+    }
+    lines
+}
