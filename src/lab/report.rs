@@ -119,7 +119,7 @@ impl Run {
         let looks = self.looks.as_ref().map(ToString::to_string);
         let delayed_weights = match &self.scenario.task {
             Task::Train(training) => kind != VerdictKind::None && training.pipeline.updates.is_asynchronous(),
-            Task::Collective(_) | Task::Layer(_) => false,
+            Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => false,
         };
         ReportVerdict { kind, max_abs_diff, first_difference, looks, delayed_weights }
     }

@@ -5,8 +5,8 @@ use super::problem::Problems;
 use super::reader::{self, Piece};
 use super::value::Value;
 use super::written::Written;
-use crate::base::words::counted;
 use super::{experts, layer};
+use crate::base::words::counted;
 
 /// A key with its present value.
 #[derive(Clone, Debug)]
