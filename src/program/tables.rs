@@ -264,9 +264,7 @@ impl Program {
     #[must_use]
     #[inline]
     pub fn op(&self, id: OpId) -> Op<'_> {
-        let entry = self.entry(id);
-        let (rank, stream, kind) = (entry.rank(), entry.stream(), entry.kind());
-        Op { id, rank, stream, kind, reads: entry.reads(), writes: entry.writes(), origin: entry.origin() }
+        self.entry(id).view(id)
     }
 
     /// An op's entry in the tables: for whoever asks some of [`Self::op`] of millions.
@@ -374,9 +372,7 @@ impl Program {
 
     /// Makes room for so many more ops, operands and buffers: whoever knows how many will come saves copying the tables as they grow.
     pub fn reserve(&mut self, ops: usize, operands: usize, buffers: usize) {
-        self.ops.rows.reserve(ops);
-        self.ops.origins.reserve(ops);
-        self.ops.operands.reserve(operands);
+        self.ops.reserve(ops, operands);
         self.buffers.reserve(buffers);
     }
 

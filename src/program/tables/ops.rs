@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::base::{BufferId, OpId, Rank, StreamId};
-use crate::program::op::{OpKind, Origin};
+use crate::program::op::{Op, OpKind, Origin};
 
 /// The op tables. Whoever looks at one field of an op soon looks at another, and ops of thousands of ranks take turns: an array for each
 /// field would miss the cache with each of them.
@@ -69,6 +69,13 @@ impl Ops {
         OpId::new(self.rows.len() - 1)
     }
 
+    /// Room for so many more.
+    pub(super) fn reserve(&mut self, ops: usize, operands: usize) {
+        self.rows.reserve(ops);
+        self.origins.reserve(ops);
+        self.operands.reserve(operands);
+    }
+
     pub(super) fn set_operands(&mut self, op: OpId, operands: Operands) {
         self.rows[op.index()].operands = self.operands(operands);
     }
@@ -112,6 +119,13 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// All of it, of the op that is called `id`.
+    #[inline]
+    pub(super) fn view(self, id: OpId) -> Op<'a> {
+        let (rank, stream, kind) = (self.rank(), self.stream(), self.kind());
+        Op { id, rank, stream, kind, reads: self.reads(), writes: self.writes(), origin: self.origin() }
+    }
+
     /// What the op does.
     #[must_use]
     #[inline]
