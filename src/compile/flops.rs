@@ -29,7 +29,7 @@ pub(super) fn flops(model: &Model, (size, ranks): (usize, usize), segment: Segme
     }
 }
 
-/// A module has one product with its slice of a weight, or attention's two with each other.
+/// A module has one product with its slice of a weight, or attention's two with each other; or none, as where tokens are looked up.
 fn of_module(model: &Model, (size, ranks): (usize, usize), kernel: Kernel, part: Part) -> u64 {
     let tokens = (size * model.sequence) as u64;
     if let Part::Module(_, Module::Attention) = part {
@@ -40,7 +40,8 @@ fn of_module(model: &Model, (size, ranks): (usize, usize), kernel: Kernel, part:
             _ => attention,
         };
     }
-    let slices = model.slices_of(part, Split { ranks, place: 0 });
+    let has_product = matches!(part, Part::Module(_, module) if module.is_product() || module == Module::Logits);
+    let slices = if has_product { model.slices_of(part, Split { ranks, place: 0 }) } else { Vec::new() };
     2 * tokens * slices.iter().filter(|slice| slice.dims.len() == 2).map(|slice| slice.elements() as u64).sum::<u64>()
 }
 

@@ -106,9 +106,9 @@ pub(super) struct Site {
     /// Micro-batch of the plan.
     pub local: usize,
     /// Its segment of the sequences.
-    segment: usize,
+    pub segment: usize,
     /// Which kind of piece that is.
-    kind: usize,
+    pub kind: usize,
     /// Micro-batch of the whole run, over all steps and replicas.
     pub global: u32,
     pub origin: Origin,

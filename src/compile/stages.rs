@@ -91,10 +91,8 @@ impl Stages {
         let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
         let pieces = pieces(training);
         let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
-        let stream = |piece: &Piece| match tensor_parallel::shares_tokens(training) {
-            true => tensor_parallel::tokens(training),
-            false => tokens(piece).to_vec(),
-        };
+        let shares_tokens = tensor_parallel::shares_tokens(training);
+        let stream = |piece: &Piece| if shares_tokens { tensor_parallel::tokens(training) } else { tokens(piece).to_vec() };
         let activation = |piece: &Piece| [stream(piece), vec![model.hidden]].concat();
         let stage_of_place = cut.iter().enumerate().flat_map(|(stage, parts)| parts.iter().map(move |_| stage)).collect();
         let mut stages = Self {

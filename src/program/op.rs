@@ -89,7 +89,7 @@ pub enum PassName {
 
 impl PassName {
     /// All passes with their names.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Lower, "lower"),
         (Self::Messages, "messages"),
         (Self::Recompute, "recompute"),

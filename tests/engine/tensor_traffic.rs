@@ -11,9 +11,13 @@ use crate::support::scenario;
 
 /// Shapes in half precision, one micro-batch, every collective one operation.
 fn text(model: &str, parallel: &str) -> String {
+    sharded(model, parallel, "ddp")
+}
+
+fn sharded(model: &str, parallel: &str, strategy: &str) -> String {
     format!(
         "[model]\n{model}[batch]\nmicro_batches = 1\nsteps = 1\n[numerics]\nvalues = \"shape\"\ndtype = \"bf16\"\n\
-         [data_parallel]\nexpand = false\n[parallel]\n{parallel}"
+         [data_parallel]\nexpand = false\nstrategy = \"{strategy}\"\n[parallel]\n{parallel}"
     )
 }
 
@@ -117,20 +121,21 @@ fn state(program: &Program) -> Vec<Bytes> {
 
 /// 72 billion parameters on 64 ranks: the mean over the ranks is the closed form; embeddings, head and norms stand where they stand.
 #[track_caller]
-fn check_72b(parallel: &str, gigabytes: f64) {
+fn check_72b(parallel: &str, strategy: &str, gigabytes: f64) {
     let model = "preset = \"72b\"\ntied = false\nbytes_per_parameter = \"mixed-adam-16\"\n";
-    let text = text(model, parallel).replace("micro_batches = 1", "micro_batches = 4").replace("dtype = \"bf16\"\n", "");
+    let text =
+        sharded(model, parallel, strategy).replace("micro_batches = 1", "micro_batches = 4").replace("dtype = \"bf16\"\n", "");
     let states = state(&ranklab::compile::compile(&scenario(&text)).program);
     let total: u64 = states.iter().map(|bytes| bytes.0 / 1_000_000).sum();
     let mean =
         f64::from(u32::try_from(total).expect("a few terabytes")) / 1e3 / f64::from(u32::try_from(states.len()).expect("few"));
-    assert!((mean / gigabytes - 1.0).abs() < 0.01, "{mean} is not {gigabytes}: {parallel}");
+    assert!((mean / gigabytes - 1.0).abs() < 0.01, "{mean} is not {gigabytes}: {parallel} {strategy}");
 }
 
 #[test]
 fn seventy_two_billion_fit_64_cards() {
-    check_72b("tensor = 8\npipeline = 4\ndata = 2\n", 36.0);
-    check_72b("tensor = 8\npipeline = 4\ndata = 2\n[data_parallel]\nstrategy = \"zero-1\"\n", 22.5);
-    check_72b("tensor = 8\npipeline = 2\ndata = 4\n", 72.0);
-    check_72b("tensor = 8\npipeline = 2\ndata = 4\n[data_parallel]\nstrategy = \"zero-1\"\n", 31.5);
+    check_72b("tensor = 8\npipeline = 4\ndata = 2\n", "ddp", 36.0);
+    check_72b("tensor = 8\npipeline = 4\ndata = 2\n", "zero-1", 22.5);
+    check_72b("tensor = 8\npipeline = 2\ndata = 4\n", "ddp", 72.0);
+    check_72b("tensor = 8\npipeline = 2\ndata = 4\n", "zero-1", 31.5);
 }

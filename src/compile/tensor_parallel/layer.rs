@@ -136,8 +136,7 @@ impl Walk<'_> {
         if !self.drops() {
             return behind;
         }
-        let (mask, before) =
-            (self.inside(site, part, Flow::Saved, module), self.inside(site, part, Flow::Deferred, module));
+        let (mask, before) = (self.inside(site, part, Flow::Saved, module), self.inside(site, part, Flow::Deferred, module));
         self.operands(&[behind, mask], &[]);
         self.run(site, self.passes(site, part.module(module)).backward_input, &[before]);
         before

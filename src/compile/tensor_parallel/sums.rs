@@ -78,8 +78,8 @@ struct Walk<'a> {
     rank: Rank,
     sets: Vec<Set>,
     every_micro_batch: bool,
-    /// The sums so far, by first rank of their group.
-    known: &'a mut BTreeMap<(Rank, Window, Part), CollectiveId>,
+    /// The sums so far, by their group.
+    known: &'a mut BTreeMap<(Vec<Rank>, Window, Part), CollectiveId>,
 }
 
 impl Walk<'_> {
@@ -111,7 +111,7 @@ impl Walk<'_> {
     fn sum(&mut self, window: Window, set: usize, behind: OpId) -> OpId {
         let Set { part, ranks, gradients } = &self.sets[set];
         let (program, dtype) = (&mut *self.program, self.training.precision.gradient);
-        let collective = *self.known.entry((ranks[0], window, *part)).or_insert_with(|| {
+        let collective = *self.known.entry((ranks.clone(), window, *part)).or_insert_with(|| {
             let bytes: Bytes = gradients.iter().map(|&gradient| program.bytes(gradient)).sum();
             let (all, number) = (self.training.mesh.size(Axis::Tensor), super::group_number(self.training, ranks[0]));
             let first = self.training.mesh.coordinate(ranks[0], Axis::Tensor);

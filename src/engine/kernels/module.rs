@@ -36,10 +36,9 @@ impl Operands<'_> {
         let dims = self.dims()?;
         let place = match module {
             Module::Norm1 | Module::Norm2 => Some(2),
-            Module::FinalNorm => Some(1),
+            // Sums and positions have masks of dropout.
+            Module::FinalNorm | Module::Add1 | Module::Add2 | Module::Positions => Some(1),
             Module::Attention => Some(3),
-            // Behind dropout.
-            Module::Add1 | Module::Add2 | Module::Positions => Some(1),
             _ => None,
         };
         let saved = place.map_or(Ok(Vec::new()), |place| self.bundle(place))?;

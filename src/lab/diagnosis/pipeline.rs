@@ -82,7 +82,11 @@ fn early_sum(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let of_step = || order.iter().copied().enumerate().filter(|&(_, op)| program.op(op).origin.step == first.step);
     let gradient = |buffer: &&BufferId| matches!(program.buffers[buffer.index()].name, Name::Gradient(_));
     // Expanded, a sum begins with a copy of the gradients.
-    let sums = |&(_, op): &(usize, OpId)| matches!(program.op(op).origin.pass, PassName::DataParallel | PassName::Expand);
+    // Those inside layers have slots.
+    let sums = |&(_, op): &(usize, OpId)| {
+        let origin = program.op(op).origin;
+        matches!(origin.pass, PassName::DataParallel | PassName::Expand) && origin.slot.is_none()
+    };
     of_step().filter(sums).find_map(|(place, sum)| {
         let summed: Vec<BufferId> = program.reads(sum).iter().filter(gradient).copied().collect();
         let adds = |&(later, op): &(usize, OpId)| {

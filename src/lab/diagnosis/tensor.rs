@@ -2,7 +2,7 @@
 
 use super::Diagnosis;
 use crate::base::model::Part;
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
 use crate::base::{OpId, ParameterId, Rank};
 use crate::program::{Kernel, Name, OpKind, Program};
 
@@ -23,15 +23,16 @@ fn copies(program: &Program) -> Option<Diagnosis> {
 
 /// A rank's queries, keys and values are those of its heads.
 fn rows(program: &Program) -> Option<Diagnosis> {
-    let (model, ranks) = (program.setting.model.as_ref()?, program.setting.tensor.ranks);
-    let is_legal = |id: ParameterId| {
-        let parameter = &program.parameters[id.index()];
-        Split::all(ranks).any(|split| model.slices_of(parameter.part, split).contains(parameter))
-    };
+    let model = program.setting.model.as_ref()?;
     program.all().find_map(|op| {
         let Part::Module(_, Module::Qkv) = forward(program, op)? else { return None };
-        let wrong = parameters(program, op).find(|&id| !is_legal(id))?;
-        let (parameter, rank) = (&program.parameters[wrong.index()], program.rank_of(op));
+        let rank = program.rank_of(op);
+        let is_its = |id: &ParameterId| {
+            let parameter = &program.parameters[id.index()];
+            model.slices_of(parameter.part, program.setting.tensor.split(rank)).contains(parameter)
+        };
+        let wrong = parameters(program, op).find(|id| !is_its(id))?;
+        let parameter = &program.parameters[wrong.index()];
         let (slice, length) = (parameter.slice?, parameter.dims[0]);
         let cause = format!(
             "it takes rows {} to {} of {}, which are no queries, keys or values of its heads: the matrix is cut as its rows lie",

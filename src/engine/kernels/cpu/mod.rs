@@ -33,6 +33,7 @@ mod product;
 mod reduce;
 mod rotary;
 mod rows;
+mod stream;
 mod vocabulary;
 
 use crate::base::model::{Model, Parameter, Part, Segment};

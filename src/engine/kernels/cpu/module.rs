@@ -22,13 +22,13 @@ use candle_core::{Result, Tensor, bail};
 
 use super::dropout::{self, Draw, Mask, Place};
 use super::embedding::scatter;
-use super::float::{Float, vectorised};
+use super::float::Float;
 use super::gradients::Gradients;
 use super::linear::{self, Linear};
-use super::memory::{Slice, filled, tensor};
+use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype, check, vocabulary};
+use super::{Dims, activation, attention, by_dtype, check, stream, vocabulary};
 use crate::base::model::{Parameter, Positions};
 use crate::base::module::{Module, Split};
 
@@ -210,6 +210,12 @@ impl Cut<'_> {
         })
     }
 
+    /// The positions of the tokens in rows of the residual stream, without end.
+    pub(super) fn positions(self, x: &Tensor) -> impl Iterator<Item = usize> {
+        let (first, t) = (self.first_token(x), self.dims.model.sequence);
+        (first..).map(move |token| token % t)
+    }
+
     /// Rotary positions: turns the rank's heads of q and k, which stand before those of v.
     fn turn<T: Float>(self, turn: Turn, qkv: &mut [T]) {
         let (model, shape) = (&self.dims.model, self.attention());
@@ -217,11 +223,6 @@ impl Cut<'_> {
             rotary::turn(turn, qkv, shape.width(), (0, shape.t), (shape.heads + shape.kv_heads, shape.d));
         }
     }
-}
-
-/// The elements of these rows of `matrix`.
-fn rows_of<T: Float>(matrix: &[T], width: usize, rows: impl Iterator<Item = usize>) -> impl Iterator<Item = T> {
-    rows.flat_map(move |row| matrix[row * width..][..width].iter().copied())
 }
 
 /// A tensor with the tokens of `like`, and rows of `width`.
@@ -234,7 +235,7 @@ fn rows<T: Float>(values: Vec<T>, like: &Tensor, width: usize) -> Result<Tensor>
 }
 
 /// An error where the rows of `tensor` are not `width` wide, or fewer or more than those of `first`.
-fn check_rows(what: &str, tensor: &Tensor, width: usize, first: &Tensor) -> Result<()> {
+pub(super) fn check_rows(what: &str, tensor: &Tensor, width: usize, first: &Tensor) -> Result<()> {
     let count = |tensor: &Tensor| tensor.dims().split_last().map(|(_, rows)| rows.iter().product::<usize>());
     if tensor.dims().last() != Some(&width) || count(tensor) != count(first) {
         bail!("{what}: shape {:?} has not the tokens of {:?} in rows of {width}", tensor.dims(), first.dims());
@@ -289,19 +290,11 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
             check_tokens(cut, "input of the projection", &values[0], cut.width(Module::Attention))?;
             linear::forward(&cut.linears(), &bound, &x, None)
         }
-        Module::Add1 | Module::Add2 => {
-            check_rows("residual stream", &values[0], model.hidden, &values[0])?;
-            check_rows("what is added", &values[1], model.hidden, &values[0])?;
-            let (added, mask) = (Slice::<T>::of(&values[1])?, cut.mask(&values[0]));
-            let bias = bound.first().map(|bias| &bias[..]);
-            match mask {
-                None => add(&x, &added, bias),
-                Some(mask) => {
-                    let added = drop_elements(cut, bias.map_or_else(|| added.to_vec(), |bias| behind_bias(&added, bias)), &mask);
-                    saved.push(tensor(mask, values[0].dims())?);
-                    add(&x, &added, None)
-                }
-            }
+        Module::Add1 | Module::Add2 | Module::Positions => {
+            let mask = cut.mask(&values[0]);
+            let sum = stream::forward(cut, values, &bound, mask.as_deref())?;
+            saved.extend(mask.map(|mask| tensor(mask, values[0].dims())).transpose()?);
+            sum
         }
         Module::Up => {
             check_tokens(cut, "input of the feed-forward", &values[0], model.hidden)?;
@@ -311,23 +304,6 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
             check_tokens(cut, "input of the activation", &values[0], cut.width(Module::Up))?;
             let activated = cut.dims.stored(activation::forward(model.activation, model.ffn / cut.split.ranks, &x));
             linear::forward(&cut.linears(), &bound, &activated, None)
-        }
-        Module::Positions => {
-            check_rows("embedded tokens", &values[0], model.hidden, &values[0])?;
-            let (first, mask) = (cut.first_token(&values[0]), cut.mask(&values[0]));
-            let y = bound.first().map(|positions| {
-                let positions = rows_of(positions, model.hidden, (first..).map(|token| token % model.sequence));
-                add(&x, &positions.take(x.len()).collect::<Vec<T>>(), None)
-            });
-            let y = y.unwrap_or_else(|| x.to_vec());
-            match mask {
-                None => y,
-                Some(mask) => {
-                    let y = drop_elements(cut, y, &mask);
-                    saved.push(tensor(mask, values[0].dims())?);
-                    y
-                }
-            }
         }
         Module::Tokens | Module::Logits | Module::Loss => bail!("{} is computed apart", cut.module),
     };
@@ -376,7 +352,7 @@ fn backward_input_of<T: Float>(
             check_tokens(cut, "attention output", &values[2], cut.width(Module::Attention))?;
             let shape = cut.attention();
             let square = [shape.b, shape.heads, shape.t, shape.t];
-            check::shapes("attention probabilities", saved, (0..1 + usize::from(model.dropout > 0.0)).map(|_| square))?;
+            check::shapes("attention probabilities", saved, (0..=usize::from(model.dropout > 0.0)).map(|_| square))?;
             let [qkv, output] = [Slice::<T>::of(&values[1])?, Slice::<T>::of(&values[2])?];
             let (probabilities, masks) = (Slice::<T>::of(&saved[0])?, Slice::<u8>::all(&saved[1..])?);
             let mask = masks.first().map(|mask| Mask::new(mask, model.dropout));
@@ -400,7 +376,7 @@ fn backward_input_of<T: Float>(
         Module::Add1 | Module::Add2 | Module::Positions => {
             check_rows("gradient", &values[0], model.hidden, &values[0])?;
             check::shapes("dropout mask", saved, [values[0].dims()])?;
-            (drop_elements(cut, d_output.to_vec(), &Slice::<u8>::of(&saved[0])?), model.hidden)
+            (stream::dropped(cut, d_output.to_vec(), &Slice::<u8>::of(&saved[0])?), model.hidden)
         }
         _ => bail!("no gradient is made of what {} takes", cut.module),
     };
@@ -417,10 +393,9 @@ fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[T
     let slices = Slice::<T>::all(values)?;
     match (cut.module, &slices[..]) {
         (Module::Positions, [d_y]) => {
-            let (h, t) = (cut.dims.model.hidden, cut.dims.model.sequence);
+            let h = cut.dims.model.hidden;
             check_rows("gradient", &values[0], h, &values[0])?;
-            let first = cut.first_token(&values[0]);
-            gradients.put(0, |weight, write| scatter(d_y, h, (first..).map(|token| token % t), weight, write))?;
+            gradients.put(0, |weight, write| scatter(d_y, h, cut.positions(&values[0]), weight, write))?;
         }
         (Module::Norm1 | Module::Norm2 | Module::FinalNorm, sums) => {
             check::shapes("gradients kept by I", values, parameters.iter().map(|parameter| &parameter.dims))?;
@@ -441,33 +416,4 @@ fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[T
         (module, values) => bail!("{module} does not make its gradients from {} tensors", values.len()),
     }
     Ok(gradients.finish())
-}
-
-/// The values behind the module's dropout.
-fn drop_elements<T: Float>(cut: Cut, mut values: Vec<T>, mask: &[u8]) -> Vec<T> {
-    Mask::new(mask, cut.dims.model.dropout).apply(&mut values);
-    values
-}
-
-/// y + bias, row by row.
-fn behind_bias<T: Float>(y: &[T], bias: &[T]) -> Vec<T> {
-    y.chunks_exact(bias.len()).flat_map(|y| y.iter().zip(bias).map(|(&y, &bias)| y + bias)).collect()
-}
-
-/// x + bias + y, row by row.
-fn add<T: Float>(x: &[T], y: &[T], bias: Option<&[T]>) -> Vec<T> {
-    let [sum] = filled([x.len()], |[sum]| match bias {
-        Some(bias) => vectorised!({
-            let h = bias.len();
-            for ((sum, x), y) in sum.chunks_exact_mut(h).zip(x.chunks_exact(h)).zip(y.chunks_exact(h)) {
-                for (((sum, &x), &y), &bias) in sum.iter_mut().zip(x).zip(y).zip(bias) {
-                    *sum = x + bias + y;
-                }
-            }
-        }),
-        None => vectorised!(for ((sum, &x), &y) in sum.iter_mut().zip(x).zip(y) {
-            *sum = x + y;
-        }),
-    });
-    sum
 }
