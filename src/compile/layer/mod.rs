@@ -2,7 +2,7 @@
 //!
 //! Every rank has the queries, keys and values of its own slice. How it comes by the others' keys and values is the method.
 
-mod all_gather;
+pub(super) mod all_gather;
 pub(super) mod ring;
 mod ulysses;
 
@@ -60,6 +60,8 @@ pub(super) struct Work<'program> {
 pub(super) struct Stock {
     buffers: BTreeMap<(Rank, Name), BufferId>,
     lines: BTreeMap<(Rank, &'static str, usize), ring::Line>,
+    /// Whose attention, and in which pass.
+    collectives: BTreeMap<(Rank, &'static str, Option<(u32, u32)>, PassName), CollectiveId>,
 }
 
 /// A block on its way back.
@@ -90,7 +92,7 @@ impl Work<'_> {
     }
 
     /// The buffer of `rank` for a tensor of a slice, with the heads that the kernels work on.
-    fn buffer(&mut self, rank: usize, tensor: AttentionTensor, slice: usize) -> BufferId {
+    pub fn buffer(&mut self, rank: usize, tensor: AttentionTensor, slice: usize) -> BufferId {
         self.buffer_of(rank, tensor, slice, self.share)
     }
 
@@ -108,7 +110,12 @@ impl Work<'_> {
             return buffer;
         }
         let dtype = self.program.setting.dtype;
-        let part = |(name, dims): (&str, Vec<usize>)| TensorPart { name: name.to_owned(), dtype, dims };
+        // Inside a training step statistics are not kept in half precision.
+        let is_wide = |name: &str| self.of.is_some() && (tensor == AttentionTensor::State || name == "lse");
+        let part = |(name, dims): (&str, Vec<usize>)| {
+            let dtype = if is_wide(name) { dtype.widened() } else { dtype };
+            TensorPart { name: name.to_owned(), dtype, dims }
+        };
         let layout = Layout { parts: self.attention.parts(tensor, share).into_iter().map(part).collect() };
         let layout = self.program.layout(layout);
         let role = if slice == rank { name.usual_role() } else { Role::Message };
@@ -119,9 +126,21 @@ impl Work<'_> {
 
     /// A collective of all ranks, on so many tensors of a slice each.
     fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
-        let group = self.program.group(Group { name: "cp".to_owned(), ranks: self.ranks.clone(), fold: Fold::default() });
-        let (dtype, label) = (self.program.setting.dtype, label.to_owned());
-        self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
+        let name = if self.of.is_none() { "cp".to_owned() } else { format!("cp{}", self.ranks[0].0) };
+        let group = self.program.group(Group { name, ranks: self.ranks.clone(), fold: Fold::default() });
+        let (dtype, label, step) = (self.program.setting.dtype, label.to_owned(), self.origin.step);
+        self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
+    }
+
+    /// The same, of which there is one in each pass of the attention: whoever comes first makes it.
+    fn shared(&mut self, kind: CollectiveKind, label: &'static str, bytes: Bytes) -> CollectiveId {
+        let key = (self.ranks[0], label, self.of, self.origin.pass);
+        if let Some(&known) = self.stock.collectives.get(&key) {
+            return known;
+        }
+        let made = self.collective(kind, label, bytes);
+        self.stock.collectives.insert(key, made);
+        made
     }
 
     /// The part of `rank` in a collective.
@@ -142,8 +161,9 @@ impl Work<'_> {
         let parts = if self.share == HeadShare::All { 1 } else { attention.slices as u64 };
         let number = |grains: u64| u32::try_from(grains).expect("a checked length of a sequence");
         KernelCost {
-            shares: number(attention.slot() / grain * parts),
-            taken: number(pairs / grain),
+            // In a training step a layer's products share its slot.
+            shares: if self.of.is_some() { 0 } else { number(attention.slot() / grain * parts) },
+            taken: if self.of.is_some() { 1 } else { number(pairs / grain) },
             flops: attention.flops_per_pair() / parts * pairs * times / of,
             bytes: operands.iter().map(|&buffer| self.program.bytes(buffer).0).sum(),
             ..KernelCost::free(kernel)
