@@ -100,8 +100,8 @@ impl Walk<'_> {
         let attention = self.program.setting.attention.expect("ranks have slices of sequences");
         let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
         Work {
-            program: self.program,
-            stock: self.stock,
+            program: &mut *self.program,
+            stock: &mut *self.stock,
             attention,
             ranks,
             of: Some((layer, site.global)),

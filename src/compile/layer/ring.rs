@@ -21,7 +21,8 @@ pub(super) fn run(work: &mut Work) {
 
 /// Forward on one rank, up to the output.
 pub(in crate::compile) fn forward(work: &mut Work, hops: &mut Hops) {
-    let keys = Line::of(work, "kv", ahead(work));
+    let ahead = ahead(work);
+    let keys = Line::of(work, "kv", ahead);
     hops.forward(work, &keys);
     work.finish(hops.rank, hops.rank);
 }
