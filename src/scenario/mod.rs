@@ -171,7 +171,7 @@ pub struct ContextParallel {
     /// How queries meet the keys of other ranks.
     pub method: ContextMethod,
     /// Which tokens a rank holds.
-    pub placement: Placement,
+    pub placement: crate::base::settings::Placement,
 }
 
 /// How sharded parameters are gathered.
