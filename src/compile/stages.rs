@@ -108,6 +108,8 @@ impl Stages {
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
         };
+        // Places follow the way of a micro-batch.
+        (0..).zip(stages.parts.iter_mut().flatten()).for_each(|(place, part)| part.place = place);
         for lane in lanes(training) {
             let (place, early) = (training.mesh.coordinate(lane, Axis::Tensor), program.setting.bias_before_sum);
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
@@ -168,8 +170,7 @@ fn part_tables(program: &mut Program, training: &Training, overlaps: bool, (part
     };
     let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
     let pieces = all.collect();
-    let place = place(&training.model, part);
-    PartTables { part, place, pieces, weights: Vec::new(), gradients: Vec::new(), modules: Vec::new() }
+    PartTables { part, place: 0, pieces, weights: Vec::new(), gradients: Vec::new(), modules: Vec::new() }
 }
 
 fn piece_tables(

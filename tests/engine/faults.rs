@@ -236,7 +236,7 @@ fn faults_that_meet_nothing_say_what_they_need() {
 /// The table, the scenarios' keys and this file speak of the same faults; the bugs of attention are `engine::layers`' matter.
 #[test]
 fn every_fault_is_told_apart() {
-    let source = concat!(include_str!("faults.rs"), include_str!("pipeline_faults.rs"));
+    let source = concat!(include_str!("faults.rs"), include_str!("pipeline_faults.rs"), include_str!("tensor.rs"));
     for fault in FAULTS.iter().filter(|fault| fault.kind.attention_bug().is_none()) {
         let is_general = fault.name == "swap-ops";
         assert!(
