@@ -211,8 +211,18 @@ mod tests {
             for (slices, pieces) in [(1, 3), (2, 5), (3, 4), (5, 2), (8, 1)] {
                 let sequence = pieces * placement.divisor(slices);
                 let (heads, kv_heads, head_size, sharpness) = (1, 1, 4, 1.0);
-                let layer =
-                    Attention { batch: 1, sequence, heads, kv_heads, head_size, causal: true, slices, placement, sharpness, bug: None };
+                let layer = Attention {
+                    batch: 1,
+                    sequence,
+                    heads,
+                    kv_heads,
+                    head_size,
+                    causal: true,
+                    slices,
+                    placement,
+                    sharpness,
+                    bug: None,
+                };
                 for (queries, keys) in (0..slices).flat_map(|queries| (0..slices).map(move |keys| (queries, keys))) {
                     assert!(layer.pairs(queries, keys).is_multiple_of(layer.grain()), "{layer:?}: {queries}, {keys}");
                 }

@@ -3,12 +3,12 @@
 //!
 //! The ranks see different data, so their gradients are summed like replicas'.
 
+use crate::base::BufferId;
 use crate::base::context::{Attention, HeadShare};
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::module::Module;
 use crate::base::settings::{AttentionTensor, ContextMethod};
-use crate::base::BufferId;
 use crate::scenario::Training;
 
 use super::layer::{Work, all_gather, ring};

@@ -30,7 +30,10 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         let message = format!("{tensor} ranks cannot share the {} tokens of a slice evenly", grouped((sequence / ranks) as i128));
         let problem = Problem::new(message).allowed(format!("a multiple of {divisor}"));
         let near = grouped(sequence.next_multiple_of(divisor) as i128);
-        written.refuse(&[&model::SEQUENCE, &parallel::TENSOR, &parallel::CONTEXT], problem.hint(format!("sequence = {near} would do")));
+        written.refuse(
+            &[&model::SEQUENCE, &parallel::TENSOR, &parallel::CONTEXT],
+            problem.hint(format!("sequence = {near} would do")),
+        );
     }
     if method == ContextMethod::Ulysses {
         let problem = Problem::new("a whole training step does not swap sequences for heads").allowed("ring, all-gather");

@@ -35,7 +35,8 @@ pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
         work.attend_backward(rank, Backward { queries: rank, source, gradient_of: source }, [place == 0, true]);
     }
     let gradients = slices(work, rank, AttentionTensor::KeyValueGradient);
-    let unseen: Vec<BufferId> = (0..gradients.len()).filter(|slice| !sources.contains(slice)).map(|slice| gradients[slice]).collect();
+    let unseen: Vec<BufferId> =
+        (0..gradients.len()).filter(|slice| !sources.contains(slice)).map(|slice| gradients[slice]).collect();
     if !unseen.is_empty() {
         work.run(rank, KernelCost::free(Kernel::ZeroGradients), &[], &unseen);
     }

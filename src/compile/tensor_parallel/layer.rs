@@ -79,7 +79,10 @@ impl Walk<'_> {
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
         let mut values = vec![input];
         if first == Module::Qkv && super::shares_sequences(self.training) {
-            values.extend([AttentionTensor::QueryGradient, AttentionTensor::KeyValueGradient].map(|tensor| self.attention_buffer(site, part, tensor)));
+            values.extend(
+                [AttentionTensor::QueryGradient, AttentionTensor::KeyValueGradient]
+                    .map(|tensor| self.attention_buffer(site, part, tensor)),
+            );
         } else {
             values.push(self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first }));
         }

@@ -6,9 +6,9 @@ use candle_core::{DType, Result, Tensor, bail};
 
 use super::cpu::module::Cut;
 use super::{Operands, attention, cpu, one, tensors};
-use crate::base::{AttentionTensor, BufferId};
 use crate::base::model::Parameter;
 use crate::base::module::{Module, Slice};
+use crate::base::{AttentionTensor, BufferId};
 use crate::engine::value::Value;
 use crate::program::{Layout, Program};
 
@@ -37,7 +37,8 @@ impl Operands<'_> {
             match self.attention_tensor(self.op.reads[place]) {
                 None => values.extend(self.bundle(place)?),
                 Some(AttentionTensor::QueryGradient) => {
-                    let joined = attention::join_heads(attention::layer(self.program)?, &self.tensor(place)?, &self.tensor(place + 1)?)?;
+                    let joined =
+                        attention::join_heads(attention::layer(self.program)?, &self.tensor(place)?, &self.tensor(place + 1)?)?;
                     values.push(self.cut(dims, Module::Qkv).turned_back(&joined)?);
                 }
                 // It stands beside the gradient of the queries.
