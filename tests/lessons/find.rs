@@ -34,5 +34,5 @@ fn a_missing_lesson_names_the_nearest() {
     check("99", "there is no lesson `99`: `ranklab list` shows all");
     check("", "there is no lesson ``: `ranklab list` shows all");
     check("0", "there is no lesson `0`: `ranklab list` shows all");
-    check("9", "there is no lesson `9`: `ranklab list` shows all");
+    check("19", "there is no lesson `19`: `ranklab list` shows all");
 }
