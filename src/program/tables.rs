@@ -85,7 +85,9 @@ pub struct Setting {
     pub optimizer: Optimizer,
     /// The ranks that share a layer's tensors.
     pub tensor: Line,
-    /// As a fault, all of them start with the first one's slices.
+    /// The ranks that have slices of every sequence; which is told by `attention`.
+    pub context: Line,
+    /// As a fault, all of those that share tensors start with the first one's slices.
     pub same_seed: bool,
     /// As a fault, each of them adds the bias that belongs behind their sum.
     pub bias_before_sum: bool,

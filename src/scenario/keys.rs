@@ -185,7 +185,7 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
-        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel slices of every sequence";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
             "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod context_parallel;
 mod fold;
 mod hardware;
 pub mod keys;
@@ -98,6 +99,8 @@ pub struct Training {
     pub fold: usize,
     /// How ranks share the matrices of each layer.
     pub tensor_parallel: TensorParallel,
+    /// How ranks share each sequence.
+    pub context_parallel: ContextParallel,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.
@@ -160,6 +163,15 @@ pub struct DataParallel {
 pub struct TensorParallel {
     /// Each rank keeps its own tokens of the residual stream.
     pub sequence_parallel: bool,
+}
+
+/// How ranks share each sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextParallel {
+    /// How queries meet the keys of other ranks.
+    pub method: ContextMethod,
+    /// Which tokens a rank holds.
+    pub placement: crate::base::settings::Placement,
 }
 
 /// How sharded parameters are gathered.
@@ -450,10 +462,26 @@ impl Training {
         mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
     }
 
-    /// Data-parallel ranks, those that are folded each for itself.
+    /// Ranks that hold the same parameters and see different data: replicas, those that are folded each for itself, and within each those
+    /// that have slices of its sequences.
     #[must_use]
     pub fn data_ranks(&self) -> usize {
-        self.mesh.size(Axis::Data) * self.fold
+        self.mesh.size(Axis::Data) * self.mesh.size(Axis::Context) * self.fold
+    }
+
+    /// Those of them that are followed, `rank` among them, in order.
+    #[must_use]
+    pub fn data_group(&self, rank: Rank) -> Vec<Rank> {
+        let slices = self.mesh.group(rank, Axis::Context).into_iter();
+        let mut ranks: Vec<Rank> = slices.flat_map(|rank| self.mesh.group(rank, Axis::Data)).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// The place of `rank` among them.
+    #[must_use]
+    pub fn data_place(&self, rank: Rank) -> usize {
+        self.data_group(rank).iter().position(|&one| one == rank).unwrap_or(0)
     }
 
     /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.

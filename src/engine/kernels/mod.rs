@@ -207,7 +207,9 @@ impl<'a> Operands<'a> {
         let setting = self.setting();
         if setting.segments <= 1 && setting.micro_batch_sizes.is_empty() {
             let size = setting.micro_batch_size;
-            return Piece { segment: Segment::WHOLE, size, weight: 1.0 };
+            // A slice of every sequence is as long as a segment; which tokens it has is told by their positions.
+            let segment = Segment { place: 0, of: setting.context.ranks };
+            return Piece { segment, size, weight: 1.0 };
         }
         let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
         let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
@@ -258,6 +260,11 @@ impl<'a> Operands<'a> {
         let micro_batch = piece / setting.segments.max(1);
         let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
         let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
+        if let Some(attention) = setting.attention {
+            let positions = attention.positions(setting.context.split(self.op.rank).place);
+            let positions = Tensor::new(positions.as_slice(), &Device::Cpu)?;
+            return Ok(vec![one(ids.index_select(&positions, 1)?.contiguous()?)]);
+        }
         let (first, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
         Ok(vec![one(if dims.segment.of == 1 { ids } else { ids.narrow(1, first, own)?.contiguous()? })])
     }
