@@ -4,10 +4,19 @@ use super::keys::{batch, context_parallel, model, parallel, pipeline};
 use super::layer::refuse_uneven;
 use super::problem::Problem;
 use super::written::Written;
-use super::{ContextMethod, ContextParallel, Training};
+use super::{ContextMethod, Training};
 use crate::base::mesh::Axis;
 use crate::base::settings::Placement;
 use crate::base::words::grouped;
+
+/// How ranks share each sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextParallel {
+    /// How queries meet the keys of other ranks.
+    pub method: ContextMethod,
+    /// Which tokens a rank holds.
+    pub placement: Placement,
+}
 
 /// How ranks share each sequence.
 pub(super) fn read(written: &Written) -> Option<ContextParallel> {

@@ -49,6 +49,7 @@ use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
+pub use context_parallel::ContextParallel;
 
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
@@ -163,15 +164,6 @@ pub struct DataParallel {
 pub struct TensorParallel {
     /// Each rank keeps its own tokens of the residual stream.
     pub sequence_parallel: bool,
-}
-
-/// How ranks share each sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContextParallel {
-    /// How queries meet the keys of other ranks.
-    pub method: ContextMethod,
-    /// Which tokens a rank holds.
-    pub placement: crate::base::settings::Placement,
 }
 
 /// How sharded parameters are gathered.
