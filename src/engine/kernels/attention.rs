@@ -20,7 +20,7 @@ pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
     if bug == Some(AttentionBug::Bf16Blocks) {
         block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
     }
-    let state = match operands.so_far(AttentionTensor::State) {
+    let state = match operands.so_far(AttentionTensor::State)? {
         Some(tensors) => flash::merge(&state(&tensors)?, &block, rule(bug))?,
         None => block,
     };
@@ -47,7 +47,7 @@ pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
         _ => (output.clone(), lse.clone()),
     };
     let outcome = Outcome { output: &output, lse: &lse, gradient: &gradient };
-    let (dq, dkv) = (operands.so_far(AttentionTensor::QueryGradient), operands.so_far(AttentionTensor::KeyValueGradient));
+    let (dq, dkv) = (operands.so_far(AttentionTensor::QueryGradient)?, operands.so_far(AttentionTensor::KeyValueGradient)?);
     let dkv = dkv.as_deref().and_then(<[Tensor]>::first).map(pair).transpose()?;
     let [dk, dv] = dkv.as_ref().map_or([None; 2], |[dk, dv]| [Some(dk), Some(dv)]);
     let earlier = [dq.as_deref().and_then(<[Tensor]>::first), dk, dv];
@@ -68,12 +68,12 @@ fn rule(bug: Option<AttentionBug>) -> MergeRule {
 
 impl Operands<'_> {
     /// What `tensor` is so far; `None` if the op does not read it, or it was not written yet.
-    fn so_far(&self, tensor: AttentionTensor) -> Option<Vec<Tensor>> {
+    fn so_far(&self, tensor: AttentionTensor) -> Result<Option<Vec<Tensor>>> {
         let is_it = |name: Name| name.attention(1).is_some_and(|(of, _)| of == tensor);
         let read = self.op.reads.iter().find(|buffer| is_it(self.program.buffers[buffer.index()].name));
-        match read.map(|&buffer| self.value(buffer)) {
-            None | Some(Value::Zeros) => None,
-            Some(Value::Cpu(tensors)) => Some(tensors.to_vec()),
+        match read {
+            Some(&buffer) if !matches!(self.value(buffer), Value::Zeros) => self.tensors(buffer).map(Some),
+            _ => Ok(None),
         }
     }
 
