@@ -63,7 +63,10 @@ fn other_axes_stand_beside_slices() {
         "context = 2\n[data_parallel]\nexpand = false",
         "context = 2\n[context_parallel]\nmethod = \"all-gather\"\n[data_parallel]\nexpand = false",
     ] {
-        check(&text(LLAMA, 12, parallel, ""));
+        // Two ranks do not divide three key and value heads, nor three ranks eight heads.
+        if !parallel.contains("tensor = 2") {
+            check(&text(LLAMA, 12, parallel, ""));
+        }
         if !parallel.contains("tensor = 3") {
             check(&text(GPT, 12, parallel, "[numerics]\ndtype = \"f64\"\n"));
         }

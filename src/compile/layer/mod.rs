@@ -60,9 +60,11 @@ pub(super) struct Work<'program> {
 pub(super) struct Stock {
     buffers: BTreeMap<(Rank, Name), BufferId>,
     lines: BTreeMap<(Rank, &'static str, usize), ring::Line>,
-    /// Whose attention, and in which pass.
-    collectives: BTreeMap<(Rank, &'static str, Option<(u32, u32)>, PassName), CollectiveId>,
+    collectives: BTreeMap<Meeting, CollectiveId>,
 }
+
+/// Where ranks meet: the first of them, for what, in whose attention and in which pass.
+type Meeting = (Rank, &'static str, Option<(u32, u32)>, PassName);
 
 /// A block on its way back.
 #[derive(Clone, Copy)]
