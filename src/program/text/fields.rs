@@ -53,6 +53,18 @@ macro_rules! real_field {
     };
 }
 
+/// Something that is so or is not, at `$place`; printed if it is so.
+macro_rules! flag_field {
+    ($name:literal, $place:ident) => {
+        Field {
+            name: $name,
+            show: |record| record.$place.then(|| "true".to_owned()),
+            read: |record, text| flag(text).map(|value| record.$place = value),
+            allowed: "true or false",
+        }
+    };
+}
+
 pub(super) const SETTING: &[Field<Setting>] = &[
     field!("steps", steps, whole, "a whole number"),
     field!("micro-batch-size", micro_batch_size, whole, "a whole number"),
@@ -68,12 +80,7 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         },
         allowed: "positive whole numbers between commas",
     },
-    Field {
-        name: "mean-of-means",
-        show: |setting| setting.mean_of_means.then(|| "true".to_owned()),
-        read: |setting, text| text.parse().ok().map(|is_so| setting.mean_of_means = is_so),
-        allowed: "true or false",
-    },
+    flag_field!("mean-of-means", mean_of_means),
     Field {
         name: "segments",
         show: |setting| (setting.segments > 1).then(|| setting.segments.to_string()),
@@ -102,18 +109,8 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
         allowed: "a whole number from 1 to 65536",
     },
-    Field {
-        name: "same-seed",
-        show: |setting| setting.same_seed.then(|| "true".to_owned()),
-        read: |setting, text| flag(text).map(|same_seed| setting.same_seed = same_seed),
-        allowed: "true or false",
-    },
-    Field {
-        name: "bias-before-sum",
-        show: |setting| setting.bias_before_sum.then(|| "true".to_owned()),
-        read: |setting, text| flag(text).map(|early| setting.bias_before_sum = early),
-        allowed: "true or false",
-    },
+    flag_field!("same-seed", same_seed),
+    flag_field!("bias-before-sum", bias_before_sum),
     Field {
         name: "first-step",
         show: |setting| (setting.first_step > 0).then(|| setting.first_step.to_string()),
@@ -246,12 +243,7 @@ pub(super) const KERNEL: &[Field<KernelCost>] = &[
         read: |kernel, text| whole(text).map(|taken| kernel.taken = taken),
         allowed: "a whole number",
     },
-    Field {
-        name: "overlapped",
-        show: |kernel| kernel.overlapped.then(|| "true".to_owned()),
-        read: |kernel, text| flag(text).map(|is_overlapped| kernel.overlapped = is_overlapped),
-        allowed: "true or false",
-    },
+    flag_field!("overlapped", overlapped),
     field!("flops", flops, whole, "a whole number"),
     field!("bytes", bytes, whole, "a whole number"),
 ];
