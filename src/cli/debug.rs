@@ -7,7 +7,7 @@ use super::failure::print;
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::base::words::counted;
-use crate::base::{OpId, Rank, Ticks};
+use crate::base::{Rank, Ticks};
 use crate::lab::Lab;
 use crate::observe::breakpoint::Breakpoint;
 use crate::observe::explain::idle;
@@ -74,8 +74,7 @@ fn met(observed: &Observed, breakpoint: &Breakpoint, hits: &[usize]) -> String {
     for &event in hits.iter().take(MOST_HITS) {
         let happened = run.trace.events[event - 1];
         // A message is the event of two ranks: what is told is what the rank does that was asked for.
-        let is_asked = |&op: &OpId| breakpoint.rank.is_none_or(|rank| rank == run.program.rank_of(op));
-        let op = run.started_by(happened.op).find(is_asked).unwrap_or(happened.op);
+        let op = breakpoint.rank.and_then(|rank| run.part_of(rank, happened.op)).unwrap_or(happened.op);
         let (time, rank) = (run.trace.clock.show(happened.time), run.program.rank_of(op));
         let _ = writeln!(text, "  event {event} at {time}: {rank} `{}`", head(run.program, op));
     }

@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
     }
 
     /// The ops that the event which starts `op` starts with it: `op`, the other end of a message, the other members of a collective.
-    pub fn started_by(&self, op: OpId) -> impl Iterator<Item = OpId> + '_ {
+    fn started_by(&self, op: OpId) -> impl Iterator<Item = OpId> + '_ {
         let members: &[OpId] = match self.program.kind(op) {
             OpKind::Collective(collective) => self.links.members(collective),
             _ => &[],
@@ -64,6 +64,12 @@ impl<'a> Run<'a> {
         let together = |peer: &OpId| self.trace.event_of(*peer) == self.trace.event_of(op);
         let peer = self.links.peer(op).filter(together);
         std::iter::once(op).chain(peer).chain(members.iter().copied().filter(move |&member| member != op))
+    }
+
+    /// What `rank` does in the event that starts `op`; `None` if it takes no part.
+    #[must_use]
+    pub fn part_of(&self, rank: Rank, op: OpId) -> Option<OpId> {
+        self.started_by(op).find(|&op| self.program.rank_of(op) == rank)
     }
 
     /// The end of the first step: the makespan.

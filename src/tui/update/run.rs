@@ -45,9 +45,7 @@ fn done_on(model: &Model, rank: Rank) -> String {
     let Some(last) = event.checked_sub(1).and_then(|index| data.record.trace.events.get(index)) else {
         return "the start of the run: nothing has happened yet".to_owned();
     };
-    let run = data.run();
-    let of_rank = run.started_by(last.op).find(|&op| data.program().rank_of(op) == rank);
-    let op = of_rank.unwrap_or(last.op);
+    let op = data.run().part_of(rank, last.op).unwrap_or(last.op);
     let end = if event == data.events() { " (the end of the run)" } else { "" };
     format!("ev {event}: {} {}{end}", data.program().rank_of(op), head(data.program(), op))
 }

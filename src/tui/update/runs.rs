@@ -6,6 +6,7 @@ use super::Effect;
 use super::edit;
 use super::pages;
 use super::timeline;
+use crate::base::{OpId, Rank};
 use crate::teach::{Lesson, Page, Stop};
 use crate::tui::data::{Position, RunData};
 use crate::tui::model::{
@@ -215,8 +216,7 @@ fn land(model: &mut Model, landing: Landing) {
 }
 
 /// The op of `rank` that event `index` starts.
-fn started(data: &RunData, index: usize, rank: usize) -> Option<crate::base::OpId> {
+fn started(data: &RunData, index: usize, rank: usize) -> Option<OpId> {
     let op = data.record.trace.events.get(index)?.op;
-    let run = data.run();
-    run.started_by(op).find(|&op| data.program().rank_of(op).index() == rank)
+    data.run().part_of(Rank::new(rank), op)
 }
