@@ -80,8 +80,8 @@ impl<'a> Walk<'a> {
     }
 
     fn note(&mut self, program: &Program, op: OpId) {
-        let (OpKind::Run(kernel), origin) = (program.kind(op), program.op(op).origin) else { return };
-        match (program.kernels[kernel.index()].kernel, origin.slot) {
+        let (Some(kernel), origin) = (program.kernel_of(op), program.op(op).origin) else { return };
+        match (kernel, origin.slot) {
             (Kernel::Optimizer(part), _) => {
                 let now = self.now.entry(part).or_default();
                 self.overwritten.push((op, (part, *now)));

@@ -8,7 +8,7 @@ use crate::base::{OpId, ParameterId, Rank};
 use crate::engine::session::{join, join_slices};
 use crate::engine::value::{Loss, Value, Values};
 use crate::engine::world::World;
-use crate::program::{Kernel, Name, OpKind, Program, Setting};
+use crate::program::{Kernel, Name, Program, Setting};
 
 /// What was seen of one parameter on one rank at one update.
 #[derive(Clone, Debug)]
@@ -34,10 +34,10 @@ impl Snapshots {
     /// Takes the snapshots of an op that has ended, if it is an optimizer's.
     pub fn take(&mut self, world: &World, op: OpId) {
         let program = &world.machine.program;
-        let OpKind::Run(kernel) = program.kind(op) else { return };
+        let Some(kernel) = program.kernel_of(op) else { return };
         let Values::Real { buffers, .. } = &world.values else { return };
         let view = program.op(op);
-        match program.kernels[kernel.index()].kernel {
+        match kernel {
             Kernel::Optimizer(_) => {}
             Kernel::OptimizerShard => {
                 let (read, written) = (view.reads[0].index(), view.writes[0].index());

@@ -3,6 +3,7 @@
 pub use super::name::Name;
 use super::plan::Slot;
 pub use super::skipped::SkippedKind;
+use super::tables::Program;
 use crate::base::model::Part;
 use crate::base::settings::{AttentionTensor, ExpertTensor};
 use crate::base::{BufferId, ChannelId, CollectiveId, KernelId, LayoutId, OpId, Rank, StreamId};
@@ -245,6 +246,15 @@ pub struct Buffer {
     pub role: Role,
     /// Its parts and shapes.
     pub layout: LayoutId,
+}
+
+impl Program {
+    /// What `op` computes; `None` if it moves something, or a trouble rule took it out.
+    #[must_use]
+    pub fn kernel_of(&self, op: OpId) -> Option<Kernel> {
+        let OpKind::Run(kernel) = self.kind(op) else { return None };
+        Some(self.kernels[kernel.index()].kernel)
+    }
 }
 
 impl Buffer {

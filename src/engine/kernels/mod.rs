@@ -19,7 +19,7 @@ use crate::base::model::{Model, Part, Segment};
 use crate::base::saved::{block_saved, embedding_saved};
 use crate::base::settings::{Dtype, OptimizerKind};
 use crate::base::{BufferId, ParameterId};
-use crate::program::{Kernel, Layout, Name, Op, OpKind, Program, Setting, TensorPart, Unit};
+use crate::program::{Kernel, Layout, Name, Op, Program, Setting, TensorPart, Unit};
 use cpu::Dims;
 use cpu::optimizer::{AdamState, AdamW};
 pub use initial::initial;
@@ -301,11 +301,6 @@ impl<'a> Operands<'a> {
             });
         }
         Ok(values)
-    }
-
-    fn kernel(&self) -> Option<Kernel> {
-        let OpKind::Run(kernel) = self.op.kind else { return None };
-        Some(self.program.kernels[kernel.index()].kernel)
     }
 
     /// What a part saves, as far as `buffer` has room for it.

@@ -38,7 +38,7 @@ impl Operands<'_> {
             _ => None,
         };
         let micro_batch = self.op.reads.iter().find_map(micro_batch).unwrap_or(0);
-        let is_again = matches!(self.kernel(), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
+        let is_again = matches!(self.program.kernel_of(self.op.id), Some(Kernel::Recompute(_) | Kernel::RecomputeAttention(_)));
         let random = match self.random_state {
             Some(buffer) => random_state(&tensors(self.layout(buffer), self.value(buffer))?)?,
             // Nobody kept word: they stand where forward left them, behind the micro-batch.
@@ -52,7 +52,7 @@ impl Operands<'_> {
         let setting = self.setting();
         let micro_batch = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
         let micro_batch = self.op.writes.iter().chain(self.op.reads).find_map(micro_batch).unwrap_or(0);
-        let layer = match self.kernel().and_then(|kernel| kernel.words().1) {
+        let layer = match self.program.kernel_of(self.op.id).and_then(|kernel| kernel.words().1) {
             Some(Part::Module(layer, _)) => layer,
             _ => 0,
         };

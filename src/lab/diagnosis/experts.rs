@@ -52,11 +52,7 @@ fn overloaded(program: &Program, routes: &Routes) -> Option<Diagnosis> {
 }
 
 fn kernel(program: &Program, rank: Rank, wanted: Kernel) -> Option<OpId> {
-    let is_it = |op: &&OpId| match program.kind(**op) {
-        OpKind::Run(kernel) => program.kernels[kernel.index()].kernel == wanted,
-        _ => false,
-    };
-    program.order[rank.index()].iter().find(is_it).copied()
+    program.order[rank.index()].iter().copied().find(|&op| program.kernel_of(op) == Some(wanted))
 }
 
 /// A rank that comes to an all-to-all of the same rows by itself: its sizes are not those that the others expect.

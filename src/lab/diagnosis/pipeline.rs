@@ -7,19 +7,12 @@ use crate::base::model::Part;
 use crate::base::{BufferId, OpId};
 use crate::lab::Difference;
 use crate::program::plan::{Pass, Slot};
-use crate::program::{Kernel, Name, OpKind, PassName, Program};
+use crate::program::{Kernel, Name, PassName, Program};
 
 /// What of this the program shows, if any of it does, given the first wrong result.
 pub(super) fn diagnose(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let causes: [fn(&Program, &Difference) -> Option<Diagnosis>; 4] = [cut, stash, early_sum, mean_of_means];
     causes.into_iter().find_map(|cause| cause(program, first))
-}
-
-fn kernel(program: &Program, op: OpId) -> Option<Kernel> {
-    match program.kind(op) {
-        OpKind::Run(kernel) => Some(program.kernels[kernel.index()].kernel),
-        _ => None,
-    }
 }
 
 /// Every layer runs on one stage.
@@ -28,7 +21,7 @@ fn cut(program: &Program, _: &Difference) -> Option<Diagnosis> {
     let mut runs: BTreeMap<u32, Vec<(u32, OpId)>> = BTreeMap::new();
     for op in program.all() {
         let origin = program.op(op).origin;
-        let (Some(Kernel::Forward(part)), Some(slot)) = (kernel(program, op), origin.slot) else { continue };
+        let (Some(Kernel::Forward(part)), Some(slot)) = (program.kernel_of(op), origin.slot) else { continue };
         let Part::Block(layer) = part.whole() else { continue };
         let stages = runs.entry(layer).or_default();
         if origin.step == 0 && slot.micro_batch == 0 && stages.iter().all(|&(stage, _)| stage != slot.stage) {
@@ -57,7 +50,7 @@ fn cut(program: &Program, _: &Difference) -> Option<Diagnosis> {
 /// Backward uses the weights that forward used.
 fn stash(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let view = program.op(first.op);
-    let (Kernel::BackwardInput(part), Some(Slot { micro_batch, .. })) = (kernel(program, first.op)?, view.origin.slot) else {
+    let (Kernel::BackwardInput(part), Some(Slot { micro_batch, .. })) = (program.kernel_of(first.op)?, view.origin.slot) else {
         return None;
     };
     let is_parameter = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Parameter(_));
@@ -67,10 +60,10 @@ fn stash(program: &Program, first: &Difference) -> Option<Diagnosis> {
     let order = &program.order[view.rank.index()];
     let is_forward = |&&op: &&OpId| {
         let is_it = program.op(op).origin.slot.is_some_and(|slot| slot.pass == Pass::F && slot.micro_batch == micro_batch);
-        is_it && kernel(program, op) == Some(Kernel::Forward(part))
+        is_it && program.kernel_of(op) == Some(Kernel::Forward(part))
     };
     let since = order.iter().skip_while(|op| !is_forward(op)).take_while(|&&op| op != first.op);
-    let updates = since.filter(|&&op| kernel(program, op) == Some(Kernel::Optimizer(part.whole()))).count();
+    let updates = since.filter(|&&op| program.kernel_of(op) == Some(Kernel::Optimizer(part.whole()))).count();
     let times = if updates == 1 { "once".to_owned() } else { format!("{updates} times") };
     let cause = format!("it goes back with weights that were updated {times} since its forward used them: nobody stashed those");
     (updates > 0).then_some(Diagnosis { rank: view.rank, op: Some(first.op), cause })

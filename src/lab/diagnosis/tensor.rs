@@ -4,7 +4,7 @@ use super::Diagnosis;
 use crate::base::model::Part;
 use crate::base::module::Module;
 use crate::base::{OpId, ParameterId, Rank};
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{Kernel, Name, Program};
 
 /// What of this the program shows, if any of it does.
 pub(super) fn diagnose(program: &Program) -> Option<Diagnosis> {
@@ -58,11 +58,8 @@ fn biases(program: &Program) -> Option<Diagnosis> {
 
 /// The part that `op` computes forward.
 fn forward(program: &Program, op: OpId) -> Option<Part> {
-    let OpKind::Run(kernel) = program.kind(op) else { return None };
-    match program.kernels[kernel.index()].kernel {
-        Kernel::Forward(part) => Some(part),
-        _ => None,
-    }
+    let Kernel::Forward(part) = program.kernel_of(op)? else { return None };
+    Some(part)
 }
 
 /// The parameters that `op` reads.
