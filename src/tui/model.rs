@@ -149,7 +149,7 @@ pub struct Model {
 #[derive(Clone, Debug, Default)]
 pub struct Shelf {
     /// The lessons, and those that could not be read.
-    pub library: Arc<Library>,
+    pub contents: Arc<Library>,
     /// The selected one; behind the lessons come the broken ones.
     pub selected: usize,
 }
@@ -313,7 +313,7 @@ impl Model {
             scroll: [0; VIEWS],
             chosen: [0; VIEWS],
             maximised: false,
-            shelf: Shelf { library: Arc::new(library), selected: 0 },
+            shelf: Shelf { contents: Arc::new(library), selected: 0 },
             lesson: LessonModel::of(Arc::new(no_lesson())),
             setup: Setup::default(),
             run: RunModel { data: Arc::new(RunData::empty()), number: 0, setup: Setup::default() },

@@ -107,7 +107,7 @@ fn enter_in_the_timeline_goes_to_the_op_under_the_cursor() {
 #[test]
 fn a_run_without_ranks_or_rows_has_nothing_to_choose() {
     let mut lab = Lab::start((120, 36), ASCII_MONO);
-    let lesson = std::sync::Arc::new(lab.model.shelf.library.find("11").expect("a lesson").clone());
+    let lesson = std::sync::Arc::new(lab.model.shelf.contents.find("11").expect("a lesson").clone());
     ranklab::tui::update::runs::open(&mut lab.model, lesson);
     for view in ["2", "3", "4", "5", "6", "7"] {
         lab.press(view);

@@ -68,7 +68,7 @@ fn enter_offers_an_answer_only_to_a_question_that_is_seen() {
 #[test]
 fn on_the_last_page_enter_offers_nothing_once_all_is_done() {
     let mut lab = Lab::opened_fast((120, 36), ASCII_MONO);
-    for lesson in lab.model.shelf.library.clone().lessons() {
+    for lesson in lab.model.shelf.contents.clone().lessons() {
         lab.model.lesson = LessonModel::of(Arc::new(lesson.clone()));
         let last = lesson.pages.len() - 1;
         lab.model.lesson.page = last;

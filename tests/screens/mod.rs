@@ -62,7 +62,7 @@ impl Lab {
         static RUN: OnceLock<Arc<RunData>> = OnceLock::new();
         let data = RUN.get_or_init(|| Lab::opened((80, 24), ASCII_MONO).model.run.data.clone());
         let mut lab = Self::start(size, look);
-        let lesson = Arc::new(lab.model.shelf.library.find("11").expect("a lesson").clone());
+        let lesson = Arc::new(lab.model.shelf.contents.find("11").expect("a lesson").clone());
         runs::open(&mut lab.model, lesson);
         lab.send(Message::Ran(1, Ok(Arc::clone(data))));
         lab

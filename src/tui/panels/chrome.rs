@@ -20,7 +20,7 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
     let x = pen.say(x, 0, " | ", Role::Quiet);
     if model.view == View::Lessons {
         let x = pen.say(x, 0, "Learn, see, break and debug distributed training", Role::Text);
-        let lessons = format!("{} lessons", model.shelf.library.lessons().len());
+        let lessons = format!("{} lessons", model.shelf.contents.lessons().len());
         return pen.say_right(x + 2, 0, 1, &lessons, Role::Quiet);
     }
     let own = model.lesson.lesson.number == 0 && !model.run.data.title.is_empty();

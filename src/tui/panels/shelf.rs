@@ -10,7 +10,7 @@ use crate::tui::theme::Role;
 
 /// The lessons under their chapters; the selected one stays in view.
 pub fn list(model: &Model, pen: &mut Pen<'_>) {
-    let library = &model.shelf.library;
+    let library = &model.shelf.contents;
     let lines = lines(library);
     let selected = lines.iter().position(|line| matches!(line, Line::Entry(index) if *index == model.shelf.selected));
     let height = usize::from(pen.height());
@@ -72,7 +72,7 @@ fn entry(library: &Library, index: usize, selected: bool, y: u16, pen: &mut Pen<
 
 /// What the selected lesson is about, or what is wrong with it.
 pub fn about(model: &Model, pen: &mut Pen<'_>) {
-    let library = &model.shelf.library;
+    let library = &model.shelf.contents;
     let (title, lines) = match (library.lessons().get(model.shelf.selected), broken(library, model.shelf.selected)) {
         (Some(lesson), _) => (&lesson.title, lesson_lines(lesson, pen)),
         (None, Some(broken)) => (&broken.name, broken_lines(broken, pen)),

@@ -42,7 +42,7 @@ fn on_text(model: &Model) -> bool {
 }
 
 fn open_selected(model: &mut Model) -> Option<Effect> {
-    let library = Arc::clone(&model.shelf.library);
+    let library = Arc::clone(&model.shelf.contents);
     if model.setup.plan.is_some() && is_open(model) {
         model.view = View::Lesson;
         return None;
@@ -56,7 +56,7 @@ fn open_selected(model: &mut Model) -> Option<Effect> {
 
 /// Whether the selected lesson is the open one. With an edited plan it is found as it was left; else it begins anew.
 pub fn is_open(model: &Model) -> bool {
-    let selected = model.shelf.library.lessons().get(model.shelf.selected);
+    let selected = model.shelf.contents.lessons().get(model.shelf.selected);
     let is_here = selected.is_some_and(|lesson| lesson.name == model.lesson.lesson.name);
     is_here && (model.run.number > 0 || model.asked.is_some())
 }
@@ -144,7 +144,7 @@ fn lines(model: &mut Model, distance: isize) {
     let view = model.view as usize;
     match Layout::of(model).focused(model).map(|placed| placed.pane) {
         Some(Pane::Lessons | Pane::About) => {
-            let last = shelf::entries(&model.shelf.library).saturating_sub(1);
+            let last = shelf::entries(&model.shelf.contents).saturating_sub(1);
             model.shelf.selected = model.shelf.selected.saturating_add_signed(distance).min(last);
         }
         Some(Pane::Text) => {
