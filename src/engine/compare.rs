@@ -4,6 +4,23 @@ use candle_core::{DType, Result, Tensor};
 
 use super::value::Value;
 
+/// The larger of two numbers, or a NaN: `f64::max` would hide it.
+#[must_use]
+pub fn larger(most: f64, x: f64) -> f64 {
+    if x > most || x.is_nan() { x } else { most }
+}
+
+/// The Euclidean norm.
+pub fn norm(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// The largest difference of two elements; infinite where one list has none.
+#[must_use]
+pub fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() == b.len() { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, larger) } else { f64::INFINITY }
+}
+
 impl Value {
     /// Whether both hold the same bits.
     ///
@@ -25,7 +42,7 @@ impl Value {
     /// # Errors
     /// If a tensor cannot be read.
     pub fn distance(&self, other: &Self) -> Result<f64> {
-        Ok(self.difference(other)?.iter().map(|d| d * d).sum::<f64>().sqrt())
+        Ok(norm(self.difference(other)?))
     }
 
     /// The largest difference of two elements.
@@ -33,9 +50,7 @@ impl Value {
     /// # Errors
     /// If a tensor cannot be read.
     pub fn max_abs_difference(&self, other: &Self) -> Result<f64> {
-        // `f64::max` would hide a NaN.
-        let larger = |max: f64, d: f64| if d.abs() > max || d.is_nan() { d.abs() } else { max };
-        Ok(self.difference(other)?.into_iter().fold(0.0, larger))
+        Ok(self.difference(other)?.into_iter().map(f64::abs).fold(0.0, larger))
     }
 
     /// The Euclidean norm.

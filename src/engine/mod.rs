@@ -6,7 +6,7 @@ mod agenda;
 mod apply;
 mod checkpoint;
 mod collectives;
-mod compare;
+pub mod compare;
 pub mod cost;
 pub mod deadlock;
 pub mod kernels;

@@ -4,16 +4,14 @@
 //! drift* is as close to one device in f64 as [`DRIFT_FACTOR`] times what one device in the run's own type is, plus what rounding leaves of
 //! the norm; runs in f64 may be off by [`DOUBLE_DRIFT`] of it. *Wrong* is all else, and a tensor that was never made.
 
-use std::sync::Arc;
-
-use super::reference::{in_double, untimed};
+use super::reference::{bare, last_writer};
 use super::verdict::{DOUBLE_DRIFT, DRIFT_FACTOR, Difference, Verdict};
 use crate::base::experts::Experts;
 use crate::base::settings::Dtype;
 use crate::base::{BufferId, ExpertTensor, OpId, Rank};
-use crate::compile;
-use crate::engine::session::{self, Numbers, Session};
-use crate::engine::value::{Value, Values};
+use crate::engine::compare::{larger, largest_difference, norm};
+use crate::engine::session::Session;
+use crate::engine::value::Value;
 use crate::program::{Name, Program};
 use crate::scenario::{Scenario, Task};
 
@@ -98,17 +96,10 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     if a.len() == b.len() { norm(a.iter().zip(b).map(|(a, b)| a - b)) } else { f64::INFINITY }
 }
 
-fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|x| x * x).sum::<f64>().sqrt()
-}
-
 /// The op of `rank` that wrote its part of a result last, or the rank's last op.
 fn writer(program: &Program, place: usize, rank: usize) -> OpId {
     let (tensor, _) = RESULTS[place];
-    let is_it = |buffer: &BufferId| matches!(program.buffers[buffer.index()].name, Name::Expert(of, _) if of == tensor);
-    let order = &program.order[rank];
-    let last = order.iter().rfind(|&&op| program.writes(op).iter().any(is_it));
-    last.or(order.last()).copied().unwrap_or_default()
+    last_writer(program, rank, |name| matches!(name, Name::Expert(of, _) if of == tensor))
 }
 
 /// The results of all ranks: per result and rank its elements.
@@ -131,13 +122,8 @@ impl Results {
     /// The same layer on one device, in the run's own type or in f64: without faults, and with the groups of tokens that the ranks have.
     fn of_one_device(scenario: &Scenario, layer: &Experts, is_double: bool) -> crate::engine::Result<Self> {
         let task = Task::Experts(Experts { ranks: 1, lost: None, ..layer.clone() });
-        let scenario = Scenario { task, hardware: untimed(), trouble: Vec::new(), ..scenario.clone() };
-        let program = compile::compile(&scenario).program;
-        let program = if is_double { in_double(&program) } else { program };
-        let (world, _) = session::run(Arc::new(program), &untimed(), &[], Numbers::Real, &mut |_, _| {})?;
-        let program = &world.machine.program;
-        let Values::Real { buffers, .. } = &world.values else { return Ok(Self { ranks: Default::default() }) };
-        Self::of(program, |buffer| buffers.get(buffer.index()))
+        let world = bare(scenario, task, is_double)?;
+        Self::of(&world.machine.program, |buffer| world.values.get(buffer))
     }
 
     /// What of one device's result `rank` of `ranks` has: its tokens or its experts; of the router and the loss all have all.
@@ -163,16 +149,9 @@ impl Results {
         for (place, ranks) in self.ranks.iter().enumerate() {
             for (rank, own) in ranks.iter().enumerate() {
                 let share = one.share(place, rank, ranks.len());
-                let off = own.iter().zip(&share).map(|(a, b)| (a - b).abs());
-                let off = if own.len() == share.len() { off.fold(0.0, larger) } else { f64::INFINITY };
-                most = larger(most, off);
+                most = larger(most, largest_difference(own, &share));
             }
         }
         most
     }
-}
-
-/// `f64::max` would hide a NaN.
-fn larger(most: f64, x: f64) -> f64 {
-    if x > most || x.is_nan() { x } else { most }
 }

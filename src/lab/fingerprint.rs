@@ -5,6 +5,7 @@ use std::fmt;
 use super::layer::Compared;
 use crate::base::AttentionBug;
 use crate::base::context::Attention;
+use crate::engine::compare::larger;
 use crate::program::{Kernel, OpKind, Program};
 use crate::scenario::Layer;
 
@@ -82,7 +83,7 @@ pub(super) fn diagnose(layer: &Layer, program: &Program, compared: &[Compared]) 
     let names = |list: &[&Compared]| list.iter().map(|result| result.name).collect::<Vec<_>>();
     let mut looks = Looks { wrong: names(&wrong), right: names(&right), signs: Vec::new(), suspects: Vec::new() };
     let [o, lse, dq, dk, dv] = compared else { return looks };
-    let most = |result: &Compared| result.off.iter().fold(0.0, |most: f64, &x| if x > most || x.is_nan() { x } else { most });
+    let most = |result: &Compared| result.off.iter().copied().fold(0.0, larger);
     let seen = Evidence {
         wrong: [o, lse, dq, dk, dv].map(is_wrong),
         overflowed: compared.iter().any(|result| !most(result).is_finite()) && work(layer, program) == Work::Right,

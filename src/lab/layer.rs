@@ -4,17 +4,15 @@
 //! [`DRIFT_FACTOR`] times what one device in the run's own type is, plus what rounding alone leaves; runs in f64 may be off by
 //! [`DOUBLE_DRIFT`] of the norm. *Wrong* is all else, and a tensor that was never made.
 
-use std::sync::Arc;
-
 use super::fingerprint::{self, Looks};
-use super::reference::{in_double, untimed};
+use super::reference::{bare, last_writer};
 use super::verdict::{DOUBLE_DRIFT, DRIFT_FACTOR, Difference, Verdict};
 use crate::base::context::Attention;
 use crate::base::settings::{ContextMethod, Dtype, Placement};
 use crate::base::{AttentionTensor, BufferId, OpId, Rank};
-use crate::compile;
-use crate::engine::session::{self, Numbers, Session};
-use crate::engine::value::{Value, Values};
+use crate::engine::compare::{larger, largest_difference, norm};
+use crate::engine::session::Session;
+use crate::engine::value::Value;
 use crate::program::{Name, Program};
 use crate::scenario::{Layer, Scenario, Task};
 
@@ -116,18 +114,11 @@ fn differences(positions: &[u32], own: &[Vec<f64>], whole: &[Vec<f64>]) -> Optio
     Some(all)
 }
 
-fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|x| x * x).sum::<f64>().sqrt()
-}
-
 /// The op of `rank` that wrote the tensor of the result `name` last, or the rank's last op.
 fn writer(program: &Program, name: &str, rank: usize) -> OpId {
     let tensor = RESULTS.iter().find(|row| row.1 == name).map_or(AttentionTensor::Output, |row| row.0);
     let slice = u32::try_from(rank).unwrap_or(u32::MAX);
-    let is_it = |buffer: &BufferId| program.buffers[buffer.index()].name == Name::Attention(tensor, slice);
-    let order = &program.order[rank];
-    let last = order.iter().rfind(|&&op| program.writes(op).iter().any(is_it));
-    last.or(order.last()).copied().unwrap_or_default()
+    last_writer(program, rank, |name| name == Name::Attention(tensor, slice))
 }
 
 /// The results of all ranks: per result and position of the sequence, its elements.
@@ -159,12 +150,8 @@ impl Results {
     fn of_one_device(scenario: &Scenario, layer: &Layer, is_double: bool) -> crate::engine::Result<Self> {
         let attention = Attention { slices: 1, placement: Placement::Contiguous, bug: None, ..layer.attention };
         let task = Task::Layer(Layer { method: ContextMethod::Ring, attention });
-        let scenario = Scenario { task, hardware: untimed(), trouble: Vec::new(), ..scenario.clone() };
-        let program = compile::compile(&scenario).program;
-        let program = if is_double { in_double(&program) } else { program };
-        let (world, _) = session::run(Arc::new(program), &untimed(), &[], Numbers::Real, &mut |_, _| {})?;
-        let Values::Real { buffers, .. } = &world.values else { return Ok(Self { rows: Default::default() }) };
-        Self::of(&world.machine.program, |buffer| buffers.get(buffer.index()))
+        let world = bare(scenario, task, is_double)?;
+        Self::of(&world.machine.program, |buffer| world.values.get(buffer))
     }
 
     fn same_bits(&self, other: &Self) -> bool {
@@ -175,11 +162,7 @@ impl Results {
     /// The largest distance of two elements; infinite where one is missing.
     fn distance(&self, other: &Self) -> f64 {
         let pairs = self.rows.iter().flatten().zip(other.rows.iter().flatten());
-        pairs.fold(0.0, |most, (a, b)| {
-            let own =
-                if a.len() == b.len() { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, larger) } else { f64::INFINITY };
-            larger(most, own)
-        })
+        pairs.map(|(a, b)| largest_difference(a, b)).fold(0.0, larger)
     }
 
     /// The norm of all results but the log-sum-exp.
@@ -187,11 +170,6 @@ impl Results {
         let all = self.rows.iter().enumerate().filter(|(place, _)| *place != 1);
         norm(all.flat_map(|(_, rows)| rows.iter().flatten().copied()))
     }
-}
-
-/// `f64::max` would hide a NaN.
-fn larger(most: f64, x: f64) -> f64 {
-    if x > most || x.is_nan() { x } else { most }
 }
 
 /// The elements of the `row`-th token of a slice in a result, of the flat elements of its tensor.

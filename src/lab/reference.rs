@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::snapshot::Snapshots;
-use crate::base::Ticks;
 use crate::base::hardware::{Costs, Hardware, UnitCosts};
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::settings::{Dtype, Recompute, Strategy};
+use crate::base::{OpId, Ticks};
 use crate::compile;
 use crate::engine::session::{self, Numbers};
 use crate::engine::state::Whole;
 use crate::engine::value::Loss;
-use crate::program::Program;
+use crate::engine::world::World;
 use crate::program::plan::{Cell, Pass, Plan, Slot};
 use crate::program::tables::Padded;
+use crate::program::{Name, Program};
 use crate::scenario::{Order, Scenario, Task, Training};
 
 /// One device's numbers.
@@ -226,6 +227,25 @@ fn in_turn(orders: &[Vec<u32>]) -> Plan {
         stages.flat_map(|(stage, order, pass)| order.iter().map(move |&m| cell(stage, pass, m))).collect()
     };
     Plan { rows: vec![row] }
+}
+
+/// A bare piece of `scenario` as `task` has it, on one device without trouble: in the run's own type, or in f64.
+///
+/// # Errors
+/// If a kernel fails.
+pub(super) fn bare(scenario: &Scenario, task: Task, is_double: bool) -> crate::engine::Result<World> {
+    let scenario = Scenario { task, hardware: untimed(), trouble: Vec::new(), ..scenario.clone() };
+    let program = compile::compile(&scenario).program;
+    let program = if is_double { in_double(&program) } else { program };
+    let (world, _) = session::run(Arc::new(program), &untimed(), &[], Numbers::Real, &mut |_, _| {})?;
+    Ok(world)
+}
+
+/// The op of `rank` that wrote a buffer of such a name last, or the rank's last op.
+pub(super) fn last_writer(program: &Program, rank: usize, is_it: impl Fn(Name) -> bool) -> OpId {
+    let writes_it = |op: &&OpId| program.writes(**op).iter().any(|buffer| is_it(program.buffers[buffer.index()].name));
+    let order = &program.order[rank];
+    order.iter().rfind(writes_it).or(order.last()).copied().unwrap_or_default()
 }
 
 /// The same program with f64 tensors; its parameters start at the precision that they had.

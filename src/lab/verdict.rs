@@ -8,6 +8,7 @@ use super::reference::{Pair, Reference};
 use super::snapshot::{Snapshot, Snapshots};
 use crate::base::settings::Dtype;
 use crate::base::{OpId, ParameterId, Rank};
+use crate::engine::compare::larger;
 use crate::engine::session::Session;
 use crate::engine::value::Loss;
 use crate::program::op::SkippedKind;
@@ -142,10 +143,7 @@ fn same_snapshots(run: &Snapshots, reference: &Reference) -> crate::engine::Resu
 fn max_abs_diff(run: &Snapshots, reference: &Reference) -> crate::engine::Result<f64> {
     let mut max: f64 = 0.0;
     for (&(update, parameter, _), snapshot) in &run.by_place {
-        let difference = snapshot.gradient.max_abs_difference(&one(reference, update, parameter).gradient)?;
-        if difference > max || difference.is_nan() {
-            max = difference;
-        }
+        max = larger(max, snapshot.gradient.max_abs_difference(&one(reference, update, parameter).gradient)?);
     }
     Ok(max)
 }

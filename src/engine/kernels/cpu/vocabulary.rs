@@ -17,6 +17,7 @@ use super::module::Cut;
 use super::product::Write;
 use super::reduce::exponentials;
 use super::{by_dtype, check};
+use crate::engine::compare::larger;
 
 /// Numbers that a rank tells the others of each token.
 const STATISTICS: usize = 3;
@@ -92,10 +93,7 @@ pub(super) fn loss<T: Float>(cut: Cut, told: &Tensor, logits: &Tensor, targets: 
             let start = (rank * targets.len() + token) * STATISTICS;
             [told[start].to_f64(), told[start + 1].to_f64(), told[start + 2].to_f64()]
         };
-        // A NaN stays one: `f64::max` would hide it.
-        let largest = (0..ranks)
-            .map(|rank| of_rank(rank)[0])
-            .fold(f64::NEG_INFINITY, |most, x| if x > most || x.is_nan() { x } else { most });
+        let largest = (0..ranks).map(|rank| of_rank(rank)[0]).fold(f64::NEG_INFINITY, larger);
         let below = |[most, sum, _]: [f64; 3]| if sum == 0.0 { 0.0 } else { sum * (most - largest).exp() };
         let denominator: f64 = (0..ranks).map(|rank| below(of_rank(rank))).sum();
         let target_logit: f64 = (0..ranks).map(|rank| of_rank(rank)[2]).sum();
