@@ -96,6 +96,9 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
                 format!("{name} is never drained: behind its last step stages still hold older versions of their weights");
             refuse(&message, "save a schedule that is drained once a step, such as 1f1b")
         }
+        (Task::Train(training), Values::Real) if training.mesh.size(Axis::Context) > 1 => {
+            refuse("ranks with slices of sequences do not save yet", "parallel.context = 1 trains the same model")
+        }
         (Task::Train(training), Values::Real) if training.mesh.size(Axis::Tensor) > 1 => {
             refuse("slices of tensor-parallel ranks are not kept yet", "parallel.tensor = 1 trains the same model")
         }

@@ -45,6 +45,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         refuse_heads(written, model.heads, model.kv_heads, slices)?;
     }
     let attention = Attention {
+        batch: 1,
         sequence: model.sequence,
         heads: model.heads,
         kv_heads: model.kv_heads,

@@ -1,0 +1,145 @@
+//! Training steps whose sequences several ranks share: the numbers against one device's, beside all other axes.
+
+use ranklab::lab::Run;
+use ranklab::program::trace::Outcome;
+use ranklab::program::{OpKind, check as findings};
+
+use crate::support::run;
+
+const GPT: &str = "layers = 4\nhidden = 48\nheads = 8\nvocab = 31\nffn = 40\nbias = \"all\"\n";
+const LLAMA: &str = "layers = 2\nhidden = 48\nheads = 12\nkv_heads = 3\nvocab = 29\nffn = 60\nbias = \"none\"\nnorm = \"rms\"\n\
+    activation = \"swiglu\"\npositions = \"rotary\"\nfused_qkv = false\n";
+
+/// Two micro-batches of two sequences on `parallel`, with further sections behind it.
+fn text(model: &str, sequence: usize, parallel: &str, more: &str) -> String {
+    format!(
+        "[model]\n{model}sequence = {sequence}\n[batch]\nmicro_batches = 2\nmicro_batch_size = 2\nsteps = 3\n[optimizer]\nkind = \"sgd\"\n\
+         lr = 0.1\n[parallel]\n{parallel}\n{more}"
+    )
+}
+
+/// Runs it, and holds it against one device.
+#[track_caller]
+fn check(text: &str) -> Run {
+    let run = run(text);
+    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+    assert!(["equal", "expected-drift"].contains(&run.verdict.name()), "{:?} for\n{text}", run.verdict);
+    assert_eq!(findings(run.session.program()), [], "{text}");
+    assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}\n{text}", run.losses);
+    run
+}
+
+#[test]
+fn slices_of_sequences_compute_what_one_device_does() {
+    for method in ["ring", "all-gather"] {
+        for (placement, context, sequence) in
+            [("contiguous", 2, 6), ("zigzag", 2, 12), ("striped", 3, 9), ("zigzag", 3, 18), ("contiguous", 5, 5)]
+        {
+            let parallel = format!("context = {context}\n[context_parallel]\nmethod = \"{method}\"\nplacement = \"{placement}\"");
+            for model in [GPT, LLAMA] {
+                check(&text(model, sequence, &parallel, ""));
+                check(&text(model, sequence, &parallel, "[numerics]\ndtype = \"f64\"\n"));
+            }
+        }
+    }
+}
+
+/// The tensors of each slice's layers may be shared out as well, and its tokens, and the replicas' state, and the stages.
+#[test]
+fn other_axes_stand_beside_slices() {
+    for parallel in [
+        "context = 2\ntensor = 2",
+        "context = 2\ntensor = 2\n[tensor_parallel]\nsequence_parallel = true",
+        "context = 2\ndata = 3",
+        "context = 3\ndata = 2\n[data_parallel]\nstrategy = \"zero-1\"\nbucket_mib = 0.01",
+        "context = 2\ndata = 2\n[data_parallel]\nstrategy = \"zero-2\"\nbucket_mib = 0.01",
+        "context = 2\ndata = 2\norder = \"dp-cp-tp-pp\"\n[data_parallel]\nstrategy = \"zero-3\"",
+        "context = 2\ndata = 2\n[data_parallel]\nstrategy = \"fsdp\"\n[fsdp]\nshard_size = 2",
+        "context = 2\npipeline = 2",
+        "context = 2\npipeline = 2\n[pipeline]\nschedule = \"zb-h1\"",
+        "context = 2\npipeline = 2\ntensor = 3\ndata = 2\n[data_parallel]\nstrategy = \"fsdp\"",
+        "context = 2\n[recompute]\nmode = \"full\"",
+        "context = 2\n[recompute]\nmode = \"selective\"",
+        "context = 2\n[data_parallel]\nexpand = false",
+        "context = 2\n[context_parallel]\nmethod = \"all-gather\"\n[data_parallel]\nexpand = false",
+    ] {
+        // Two ranks do not divide three key and value heads, nor three ranks eight heads.
+        if !parallel.contains("tensor = 2") {
+            check(&text(LLAMA, 12, parallel, ""));
+        }
+        if !parallel.contains("tensor = 3") {
+            check(&text(GPT, 12, parallel, "[numerics]\ndtype = \"f64\"\n"));
+        }
+    }
+}
+
+#[test]
+fn slices_in_half_precision_drift_no_more_than_they_may() {
+    let model = format!("{LLAMA}parameter_dtype = \"bf16\"\n");
+    for parallel in ["context = 2", "context = 2\ntensor = 3"] {
+        check(&text(&model, 12, parallel, ""));
+    }
+}
+
+/// Keys and values go around the ring once forward and once backward, and their gradients once: of each micro-batch and layer, on streams
+/// of their own.
+#[test]
+fn keys_travel_around_the_ring() {
+    let run = check(&text(GPT, 12, "context = 3", "[data_parallel]\nexpand = false\n"));
+    let program = run.session.program();
+    let (layers, micro_batches, steps) = (4, 2, 3);
+    for order in &program.order {
+        let sends = |stream: &str| {
+            let is_it = |op: &&ranklab::base::OpId| {
+                let is_send = matches!(program.kind(**op), OpKind::Send(_));
+                is_send && program.streams[program.stream_of(**op).index()].name == stream
+            };
+            order.iter().filter(is_it).count()
+        };
+        assert_eq!(sends("cp.kv.out"), 2 * 2 * layers * micro_batches * steps);
+        assert_eq!(sends("cp.dkv.out"), 3 * layers * micro_batches * steps);
+    }
+}
+
+/// A program of slices reads back as the same program.
+#[test]
+fn a_program_of_slices_of_sequences_is_text() {
+    let run = check(&text(LLAMA, 12, "context = 2\ntensor = 3", ""));
+    let text = run.session.program().to_string();
+    let back = ranklab::program::text::parse(&text).expect("a program");
+    assert_eq!(*run.session.program().as_ref(), back);
+}
+
+/// Every mesh of up to eight ranks, under every strategy that goes with it.
+#[test]
+fn every_small_mesh_with_slices_equals_one_device() {
+    let model = "layers = 8\nhidden = 16\nheads = 8\nvocab = 19\nffn = 24\n";
+    let sizes = || 1..=8_usize;
+    let mut number = 0;
+    for context in [2, 3, 4, 5, 8] {
+        for (tensor, data, pipeline) in sizes().flat_map(|t| sizes().flat_map(move |d| sizes().map(move |p| (t, d, p)))) {
+            if context * tensor * data * pipeline > 8 || 8 % tensor > 0 {
+                continue;
+            }
+            for strategy in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"] {
+                if pipeline > 1 && ["zero-2", "zero-3"].contains(&strategy) {
+                    continue;
+                }
+                number += 1;
+                let placement = ["zigzag", "striped", "contiguous"][number % 3];
+                let method = ["ring", "all-gather"][number % 2];
+                let order = ["tp-cp-ep-dp-pp", "pp-dp-cp-tp", "cp-pp-tp-dp"][number % 3];
+                let parallel = format!(
+                    "context = {context}\ntensor = {tensor}\ndata = {data}\npipeline = {pipeline}\norder = \"{order}\"\n\
+                     [context_parallel]\nplacement = \"{placement}\"\nmethod = \"{method}\"\n[tensor_parallel]\n\
+                     sequence_parallel = {}\n[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n[pipeline]\n\
+                     schedule = \"{}\"\n",
+                    number % 4 < 2,
+                    ["1f1b", "gpipe", "zb-h1"][number % 3]
+                );
+                check(&text(model, 2 * context * tensor, &parallel, ""));
+            }
+        }
+    }
+    assert!(number > 40);
+}
