@@ -11,7 +11,7 @@ use crate::base::module::Module;
 use crate::base::settings::{AttentionTensor, ContextMethod};
 use crate::scenario::Training;
 
-use super::layer::{Work, all_gather, ring};
+use super::layer::{Work, all_gather, ring, ulysses};
 use super::lower::{Site, Walk};
 use super::stages::PartTables;
 use super::tensor_parallel::Way;
@@ -60,10 +60,11 @@ impl Walk<'_> {
         let mut work = self.blocks(site, part);
         match method {
             ContextMethod::AllGather => all_gather::forward(&mut work, place),
-            ContextMethod::Ring | ContextMethod::Ulysses => {
+            ContextMethod::Ring => {
                 let mut hops = ring::Hops::new(&work, place);
                 ring::forward(&mut work, &mut hops);
             }
+            ContextMethod::Ulysses => ulysses::forward(&mut Work { share: HeadShare::One, ..work }, place),
         }
     }
 
@@ -73,10 +74,11 @@ impl Walk<'_> {
         let mut work = self.blocks(site, part);
         match method {
             ContextMethod::AllGather => all_gather::backward(&mut work, place),
-            ContextMethod::Ring | ContextMethod::Ulysses => {
+            ContextMethod::Ring => {
                 let mut hops = ring::Hops::new(&work, place);
                 ring::backward(&mut work, &mut hops);
             }
+            ContextMethod::Ulysses => ulysses::backward(&mut Work { share: HeadShare::One, ..work }, place),
         }
         vec![
             self.attention_buffer(site, part, AttentionTensor::QueryGradient),

@@ -1,7 +1,7 @@
 //! `[context_parallel]` of a training step, and what the ranks that share its sequences must divide.
 
 use super::keys::{batch, context_parallel, model, parallel, pipeline};
-use super::layer::refuse_uneven;
+use super::layer::{refuse_heads, refuse_uneven};
 use super::problem::Problem;
 use super::written::Written;
 use super::{ContextMethod, Training};
@@ -63,8 +63,9 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         );
     }
     if method == ContextMethod::Ulysses {
-        let problem = Problem::new("a whole training step does not swap sequences for heads").allowed("ring, all-gather");
-        written.refuse(&[&context_parallel::METHOD], problem.hint("a bare [layer] does: kind = \"attention\""));
+        // Of the heads of a tensor-parallel rank, each takes its share.
+        let heads = [training.model.heads, training.model.kv_heads].map(|heads| (heads / tensor).max(1));
+        refuse_heads(written, heads, ranks);
     }
     if training.model.dropout > 0.0 {
         let problem = Problem::new("attention by blocks does not drop probabilities").allowed("0");

@@ -31,12 +31,14 @@ fn check(text: &str) -> Run {
 
 #[test]
 fn slices_of_sequences_compute_what_one_device_does() {
-    for method in ["ring", "all-gather"] {
+    for method in ["ring", "all-gather", "ulysses"] {
         for (placement, context, sequence) in
             [("contiguous", 2, 6), ("zigzag", 2, 12), ("striped", 3, 9), ("zigzag", 3, 18), ("contiguous", 5, 5)]
         {
             let parallel = format!("context = {context}\n[context_parallel]\nmethod = \"{method}\"\nplacement = \"{placement}\"");
-            for model in [GPT, LLAMA] {
+            // Ulysses shares out heads, of keys, too.
+            let fits = |kv_heads: usize| method != "ulysses" || kv_heads.is_multiple_of(context);
+            for (model, _) in [(GPT, 8), (LLAMA, 3)].into_iter().filter(|(_, kv_heads)| fits(*kv_heads)) {
                 check(&text(model, sequence, &parallel, ""));
                 check(&text(model, sequence, &parallel, "[numerics]\ndtype = \"f64\"\n"));
             }
@@ -62,6 +64,7 @@ fn other_axes_stand_beside_slices() {
         "context = 2\n[recompute]\nmode = \"selective\"",
         "context = 2\n[data_parallel]\nexpand = false",
         "context = 2\n[context_parallel]\nmethod = \"all-gather\"\n[data_parallel]\nexpand = false",
+        "context = 2\n[context_parallel]\nmethod = \"all-gather\"\n[recompute]\nmode = \"full\"",
     ] {
         // Two ranks do not divide three key and value heads, nor three ranks eight heads.
         if !parallel.contains("tensor = 2") {
@@ -79,6 +82,26 @@ fn slices_in_half_precision_drift_no_more_than_they_may() {
     for parallel in ["context = 2", "context = 2\ntensor = 3"] {
         check(&text(&model, 12, parallel, ""));
     }
+}
+
+/// Ulysses beside the other axes: each rank of a group that shares tensors shares its heads once more.
+#[test]
+fn heads_are_swapped_for_tokens() {
+    for parallel in [
+        "context = 4\ntensor = 2\n[tensor_parallel]\nsequence_parallel = true",
+        "context = 2\ntensor = 4",
+        "context = 2\ndata = 2\n[data_parallel]\nstrategy = \"zero-3\"",
+        "context = 2\npipeline = 2\n[pipeline]\nschedule = \"zb-h1\"",
+        "context = 8\norder = \"dp-cp-tp-pp\"\n[recompute]\nmode = \"full\"",
+        "context = 2\n[recompute]\nmode = \"selective\"\n[data_parallel]\nexpand = false",
+    ] {
+        let (parallel, sections) = parallel.split_once("\n[").map_or((parallel, String::new()), |(a, b)| (a, format!("[{b}")));
+        let ulysses = format!("{sections}\n[context_parallel]\nmethod = \"ulysses\"\n");
+        check(&text(GPT, 32, parallel, &ulysses));
+        check(&text(GPT, 32, parallel, &format!("{ulysses}placement = \"contiguous\"\n[numerics]\ndtype = \"f64\"\n")));
+    }
+    let half = format!("{LLAMA}parameter_dtype = \"bf16\"\n");
+    check(&text(&half, 12, "context = 3", "[context_parallel]\nmethod = \"ulysses\"\nplacement = \"striped\"\n"));
 }
 
 /// Keys and values go around the ring once forward and once backward, and their gradients once: of each micro-batch and layer, on streams

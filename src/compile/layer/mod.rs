@@ -4,7 +4,7 @@
 
 pub(super) mod all_gather;
 pub(super) mod ring;
-mod ulysses;
+pub(super) mod ulysses;
 
 use std::collections::BTreeMap;
 
