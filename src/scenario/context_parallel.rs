@@ -75,6 +75,11 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         let problem = Problem::new("a sequence goes through the pipeline in segments, or ranks have slices of it: not both");
         written.refuse(&[&pipeline::SEGMENTS, &pipeline::SCHEDULE, &parallel::CONTEXT], problem.hint("context = 1, or 1f1b"));
     }
+    if training.pipeline.updates.is_asynchronous() {
+        let name = training.pipeline.order.name();
+        let problem = Problem::new(format!("{name} updates while micro-batches are under way, and ranks with slices add up gradients"));
+        written.refuse(&[&parallel::CONTEXT, &pipeline::SCHEDULE], problem.hint("1f1b adds them up once a step"));
+    }
     if !training.batch.sizes.is_empty() {
         let problem = Problem::new("micro-batches of different sizes and slices of sequences are not computed together");
         let problem = problem.hint("context = 1, or one micro_batch_size for all");

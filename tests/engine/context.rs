@@ -132,37 +132,3 @@ fn a_program_of_slices_of_sequences_is_text() {
     let back = ranklab::program::text::parse(&text).expect("a program");
     assert_eq!(*run.session.program().as_ref(), back);
 }
-
-/// Every mesh of up to eight ranks, under every strategy that goes with it.
-#[test]
-fn every_small_mesh_with_slices_equals_one_device() {
-    let model = "layers = 8\nhidden = 16\nheads = 8\nvocab = 19\nffn = 24\n";
-    let sizes = || 1..=8_usize;
-    let mut number = 0;
-    for context in [2, 3, 4, 5, 8] {
-        for (tensor, data, pipeline) in sizes().flat_map(|t| sizes().flat_map(move |d| sizes().map(move |p| (t, d, p)))) {
-            if context * tensor * data * pipeline > 8 || 8 % tensor > 0 {
-                continue;
-            }
-            for strategy in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"] {
-                if pipeline > 1 && ["zero-2", "zero-3"].contains(&strategy) {
-                    continue;
-                }
-                number += 1;
-                let placement = ["zigzag", "striped", "contiguous"][number % 3];
-                let method = ["ring", "all-gather"][number % 2];
-                let order = ["tp-cp-ep-dp-pp", "pp-dp-cp-tp", "cp-pp-tp-dp"][number % 3];
-                let parallel = format!(
-                    "context = {context}\ntensor = {tensor}\ndata = {data}\npipeline = {pipeline}\norder = \"{order}\"\n\
-                     [context_parallel]\nplacement = \"{placement}\"\nmethod = \"{method}\"\n[tensor_parallel]\n\
-                     sequence_parallel = {}\n[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n[pipeline]\n\
-                     schedule = \"{}\"\n",
-                    number % 4 < 2,
-                    ["1f1b", "gpipe", "zb-h1"][number % 3]
-                );
-                check(&text(model, 2 * context * tensor, &parallel, ""));
-            }
-        }
-    }
-    assert!(number > 40);
-}

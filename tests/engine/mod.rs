@@ -15,6 +15,7 @@ mod repairs;
 mod folding;
 mod half;
 mod layers;
+mod meshes;
 mod recompute;
 mod schedules;
 mod search;
