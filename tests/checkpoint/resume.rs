@@ -85,7 +85,7 @@ const FUSED: &str = "[model]\nlayers = 2\nhidden = 24\nheads = 6\nsequence = 12\
 fn slices_of_tensors_and_of_sequences_go_on_bit_for_bit() {
     for (model, parallel, strategy, mesh, settings) in [
         (FUSED, "tensor = 2", "ddp", (1, 1), ""),
-        (GROUPED, "tensor = 3", "ddp", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),
+        (GROUPED, "tensor = 2", "ddp", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),
         (GROUPED, "tensor = 6", "zero-1", (2, 1), ""),
         (FUSED, "tensor = 2", "zero-3", (3, 1), ""),
         (FUSED, "tensor = 3", "fsdp", (4, 1), "[fsdp]\nshard_size = 2\n"),
@@ -112,7 +112,7 @@ fn other_slices_go_on() {
         let relay = [
             ("tensor = 2", "ddp", (1, 1), ""),
             ("", "zero-3", (3, 1), ""),
-            ("tensor = 3\ncontext = 2", "zero-1", (1, 1), ""),
+            ("tensor = 6\ncontext = 2", "zero-1", (1, 1), ""),
             ("context = 2", "fsdp", (2, 1), ""),
             ("tensor = 6", "zero-1", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),
             ("tensor = 2\norder = \"dp-pp-tp-cp\"", "ddp", (2, 2), ""),

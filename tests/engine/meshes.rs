@@ -80,7 +80,6 @@ fn every_small_mesh_trains_as_one_device_does() {
             assert_eq!(run.session.trace().outcome, Outcome::Completed, "{mesh:?} {text}");
             assert!(["equal", "expected-drift"].contains(&run.verdict.name()), "{:?} of {mesh:?}\n{text}", run.verdict);
             assert_eq!(findings(run.session.program()), [], "{mesh:?} {text}");
-            assert!(run.losses[2] < run.losses[0], "the loss falls: {:?} of {mesh:?}\n{text}", run.losses);
         }
     }
     assert!(turn > 150, "{turn} runs");
