@@ -104,7 +104,9 @@ impl Attention {
         let statistics = vec![self.batch, heads, t];
         match tensor {
             AttentionTensor::Query | AttentionTensor::QueryGradient | AttentionTensor::OutputGradient => vec![("", queries)],
-            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient => vec![("", vec![2, self.batch, t, kv_heads, d])],
+            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient | AttentionTensor::KeyValuePart => {
+                vec![("", vec![2, self.batch, t, kv_heads, d])]
+            }
             AttentionTensor::State => vec![("m", statistics.clone()), ("l", statistics), ("O", queries)],
             AttentionTensor::Output => vec![("o", queries), ("lse", statistics)],
         }

@@ -173,7 +173,8 @@ impl Manifest {
         let saved = sizes.iter().try_fold(1_usize, |ranks, &size| ranks.checked_mul(size));
         if files == 0 || files > MOST_RANKS || saved != Some(files) {
             // The last two are there only where they count.
-            let sizes: Vec<String> = sizes[..2].iter().chain(sizes[2..].iter().filter(|size| **size != 1)).map(usize::to_string).collect();
+            let sizes: Vec<String> =
+                sizes[..2].iter().chain(sizes[2..].iter().filter(|size| **size != 1)).map(usize::to_string).collect();
             let message = format!("files of {files} ranks, where {} ranks saved", sizes.join(" x "));
             return Some(
                 Problem::new(message).allowed("one file for each rank").hint("every rank has another part of the state"),

@@ -123,7 +123,7 @@ const MODULES: [&str; Module::ALL.len()] =
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 61] = [
+const NAMES: [NameText; 63] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -155,6 +155,7 @@ const NAMES: [NameText; 61] = [
     ("dout", |slice, _| Name::Attention(AttentionTensor::OutputGradient, slice), false),
     ("dq", |slice, _| Name::Attention(AttentionTensor::QueryGradient, slice), false),
     ("dkv", |slice, _| Name::Attention(AttentionTensor::KeyValueGradient, slice), false),
+    ("part", |slice, _| Name::Attention(AttentionTensor::KeyValuePart, slice), false),
     ("hq", |slice, _| Name::Heads(AttentionTensor::Query, slice), false),
     ("hkv", |slice, _| Name::Heads(AttentionTensor::KeyValue, slice), false),
     ("hstate", |slice, _| Name::Heads(AttentionTensor::State, slice), false),
@@ -162,6 +163,7 @@ const NAMES: [NameText; 61] = [
     ("hdout", |slice, _| Name::Heads(AttentionTensor::OutputGradient, slice), false),
     ("hdq", |slice, _| Name::Heads(AttentionTensor::QueryGradient, slice), false),
     ("hdkv", |slice, _| Name::Heads(AttentionTensor::KeyValueGradient, slice), false),
+    ("hpart", |slice, _| Name::Heads(AttentionTensor::KeyValuePart, slice), false),
     ("version", Name::Version, true),
     ("kvgrad", Name::KeyValueGradient, true),
     ("tokin", |rank, _| Name::Expert(ExpertTensor::Input, rank), false),
@@ -252,15 +254,15 @@ impl Name {
             Self::Recomputed(part, m) => (21, part, m),
             Self::Near(unit, place) => (22, unit, place),
             Self::RandomState(part, m) => (23, part, m),
-            Self::Version(parameter, version) => (38, parameter, version),
-            Self::KeyValueGradient(part, m) => (39, part, m),
+            Self::Version(parameter, version) => (BARE + CONTEXT, parameter, version),
+            Self::KeyValueGradient(part, m) => (BARE + CONTEXT + 1, part, m),
             Self::Attention(tensor, slice) => (BARE + tensor as usize, slice, 0),
             Self::Heads(tensor, slice) => (BARE + AttentionTensor::ALL.len() + tensor as usize, slice, 0),
             Self::Context(tensor, share, slice, m) => {
                 let some = if share == HeadShare::All { 0 } else { AttentionTensor::ALL.len() };
                 (NAMES.len() + INSIDE + some + tensor as usize, slice, m)
             }
-            Self::Expert(tensor, rank) => (40 + tensor as usize, rank, 0),
+            Self::Expert(tensor, rank) => (BARE + CONTEXT + 2 + tensor as usize, rank, 0),
             Self::Inside(Inside { flow, module }, layer, m) => {
                 (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
             }
@@ -353,9 +355,11 @@ impl Name {
                 AttentionTensor::State
                 | AttentionTensor::OutputGradient
                 | AttentionTensor::QueryGradient
-                | AttentionTensor::KeyValueGradient,
+                | AttentionTensor::KeyValueGradient
+                | AttentionTensor::KeyValuePart,
                 ..,
             )
+            | Self::Attention(AttentionTensor::KeyValuePart, _)
             | Self::Inside(Inside { flow: Flow::OutputGradient | Flow::TokensGradient, .. }, ..) => Role::Scratch,
             Self::Tokens(_)
             | Self::Targets(_)

@@ -77,7 +77,8 @@ pub(super) fn check(written: &mut Written, training: &Training) {
     }
     if training.pipeline.updates.is_asynchronous() {
         let name = training.pipeline.order.name();
-        let problem = Problem::new(format!("{name} updates while micro-batches are under way, and ranks with slices add up gradients"));
+        let problem =
+            Problem::new(format!("{name} updates while micro-batches are under way, and ranks with slices add up gradients"));
         written.refuse(&[&parallel::CONTEXT, &pipeline::SCHEDULE], problem.hint("1f1b adds them up once a step"));
     }
     if !training.batch.sizes.is_empty() {

@@ -79,7 +79,8 @@ fn shared(model: &str, parallel: &str, strategy: &str, mesh: (usize, usize), ste
 /// Six heads, of which two of keys, and a vocabulary that no number of ranks divides; slices of twelve tokens.
 const GROUPED: &str = "[model]\nlayers = 3\nhidden = 24\nheads = 6\nkv_heads = 2\nsequence = 12\nvocab = 31\nffn = 36\n";
 /// The same with one matrix of queries, keys and values, and biases.
-const FUSED: &str = "[model]\nlayers = 2\nhidden = 24\nheads = 6\nsequence = 12\nvocab = 31\nffn = 36\nbias = \"all\"\ntied = true\n";
+const FUSED: &str =
+    "[model]\nlayers = 2\nhidden = 24\nheads = 6\nsequence = 12\nvocab = 31\nffn = 36\nbias = \"all\"\ntied = true\n";
 
 #[test]
 fn slices_of_tensors_and_of_sequences_go_on_bit_for_bit() {

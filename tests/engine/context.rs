@@ -1,10 +1,12 @@
 //! Training steps whose sequences several ranks share: the numbers against one device's, beside all other axes.
 
-use ranklab::lab::Run;
-use ranklab::program::trace::Outcome;
-use ranklab::program::{OpKind, check as findings};
+use ranklab::base::OpId;
+use ranklab::lab::{Lab, Run, Verdict};
+use ranklab::observe::Run as Observed;
+use ranklab::program::trace::{Outcome, Times};
+use ranklab::program::{Kernel, OpKind, check as findings};
 
-use crate::support::run;
+use crate::support::{head_of, run, scenario};
 
 const GPT: &str = "layers = 4\nhidden = 48\nheads = 8\nvocab = 31\nffn = 40\nbias = \"all\"\n";
 const LLAMA: &str = "layers = 2\nhidden = 48\nheads = 12\nkv_heads = 3\nvocab = 29\nffn = 60\nbias = \"none\"\nnorm = \"rms\"\n\
@@ -104,6 +106,59 @@ fn heads_are_swapped_for_tokens() {
     check(&text(&half, 12, "context = 3", "[context_parallel]\nmethod = \"ulysses\"\nplacement = \"striped\"\n"));
 }
 
+/// The loss of a step is the mean over the tokens of all slices.
+#[test]
+fn losses_are_those_of_one_device() {
+    let one = run(&text(GPT, 12, "data = 2", ""));
+    for parallel in ["context = 2\ndata = 2", "context = 3\ndata = 2\ntensor = 2", "context = 2\ndata = 2\npipeline = 2"] {
+        let losses = check(&text(GPT, 12, parallel, "")).losses;
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-5;
+        assert!(losses.len() == 3 && losses.iter().zip(&one.losses).all(close), "{losses:?}, {:?}: {parallel}", one.losses);
+    }
+}
+
+/// What goes wrong where ranks meet for attention, or for gradients, is named by the op where it shows first.
+#[test]
+fn faults_among_slices_of_sequences_are_named() {
+    let wrong = |sections: &str, expected: &str| {
+        let text = text(GPT, 12, "context = 2", sections);
+        let run = run(&text);
+        let Verdict::Wrong { first_difference, .. } = &run.verdict else { panic!("{:?} for\n{text}", run.verdict) };
+        assert_eq!(head_of(&run, first_difference.op), expected, "{text}");
+    };
+    let gather = "[context_parallel]\nmethod = \"all-gather\"\n[[trouble]]\nkind = \"skip-op\"\n";
+    wrong(&format!("{gather}op = \"all-gather kv blocks.2.attn\"\nstep = 1\n"), "all-gather kv blocks.2.attn (skipped)");
+    wrong(&format!("{gather}op = \"reduce-scatter dkv\"\n"), "reduce-scatter dkv blocks.3.attn (skipped)");
+    let swap = gather.replace("all-gather", "ulysses");
+    wrong(&format!("{swap}op = \"all-to-all kv\"\n"), "all-to-all kv blocks.0.attn (skipped)");
+    wrong("[[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce bucket0\"\nstep = 2\n", "all-reduce bucket0 (skipped)");
+}
+
+/// All but those that come home are there before the block that they are added to is through.
+#[test]
+fn gradients_of_keys_travel_while_blocks_are_computed() {
+    const RANKS: usize = 4;
+    let text = format!(
+        "[layer]\nkind = \"attention\"\n[model]\nhidden = 1024\nheads = 8\nsequence = 32768\n[parallel]\ncontext = {RANKS}\n\
+         [numerics]\nvalues = \"shape\"\ndtype = \"bf16\"\n[hardware]\ncosts = \"h100-nvlink\"\n"
+    );
+    let run = Lab::new().run(&scenario(&text)).expect("a run of shapes");
+    let observed = Observed::new(run.session.program(), run.session.trace());
+    let program = observed.program;
+    for order in &program.order {
+        let times = |is_it: &dyn Fn(OpId) -> bool| -> Vec<_> {
+            order.iter().copied().filter(|&op| is_it(op)).map(|op| observed.times(op).expect("it ran")).collect()
+        };
+        let blocks = times(&|op| program.kernel_of(op) == Some(Kernel::AttendBackward));
+        let came = times(&|op| program.streams[program.stream_of(op).index()].name == "cp.dkv.in");
+        assert_eq!((blocks.len(), came.len()), (RANKS, RANKS));
+        for come in &came[..RANKS - 1] {
+            let is_behind = |block: &Times| block.start <= come.start && come.end <= block.end;
+            assert!(blocks.iter().any(is_behind), "{come:?} behind {blocks:?}");
+        }
+    }
+}
+
 /// Keys and values go around the ring once forward and once backward, and their gradients once: of each micro-batch and layer, on streams
 /// of their own.
 #[test]
@@ -113,7 +168,7 @@ fn keys_travel_around_the_ring() {
     let (layers, micro_batches, steps) = (4, 2, 3);
     for order in &program.order {
         let sends = |stream: &str| {
-            let is_it = |op: &&ranklab::base::OpId| {
+            let is_it = |op: &&OpId| {
                 let is_send = matches!(program.kind(**op), OpKind::Send(_));
                 is_send && program.streams[program.stream_of(**op).index()].name == stream
             };

@@ -23,7 +23,8 @@ impl Mesh {
     fn all(most: usize) -> impl Iterator<Item = Self> {
         let sizes = move |taken: usize| 1..=most / taken;
         let pairs = sizes(1).flat_map(move |data| sizes(data).map(move |pipeline| (data, pipeline)));
-        let triples = pairs.flat_map(move |(data, pipeline)| sizes(data * pipeline).map(move |context| (data, pipeline, context)));
+        let triples =
+            pairs.flat_map(move |(data, pipeline)| sizes(data * pipeline).map(move |context| (data, pipeline, context)));
         triples.flat_map(move |(data, pipeline, context)| {
             sizes(data * pipeline * context).map(move |tensor| Self { data, pipeline, context, tensor })
         })
@@ -62,7 +63,7 @@ impl Mesh {
              mode = \"{}\"\n",
             pipeline.max(1 + turn % 2),
             turn % 4 < 2,
-            turn % 5 > 0,
+            !turn.is_multiple_of(5),
             of(&["none", "none", "full", "selective"], 1),
         );
         text

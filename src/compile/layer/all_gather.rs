@@ -32,7 +32,11 @@ pub(in crate::compile) fn forward(work: &mut Work, rank: usize) {
 pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
     let sources = sources(work, rank);
     for (place, &source) in sources.iter().enumerate() {
-        work.attend_backward(rank, Backward { queries: rank, source, gradient_of: source }, [place == 0, true]);
+        work.attend_backward(
+            rank,
+            Backward { queries: rank, source, gradient: (AttentionTensor::KeyValueGradient, source) },
+            [place == 0, true],
+        );
     }
     let gradients = slices(work, rank, AttentionTensor::KeyValueGradient);
     let unseen: Vec<BufferId> =

@@ -73,8 +73,8 @@ struct Backward {
     queries: usize,
     /// The slice of its keys.
     source: usize,
-    /// The slice to which the gradients of the keys are said to belong.
-    gradient_of: usize,
+    /// Where the gradients of its keys are put, and the slice to which they are said to belong there.
+    gradient: (AttentionTensor, usize),
 }
 
 const ORIGIN: Origin = Origin { slot: None, step: 0, pass: PassName::Lower };
@@ -120,7 +120,8 @@ impl Work<'_> {
         };
         let layout = Layout { parts: self.attention.parts(tensor, share).into_iter().map(part).collect() };
         let layout = self.program.layout(layout);
-        let role = if slice == rank { name.usual_role() } else { Role::Message };
+        let is_own = slice == rank || tensor == AttentionTensor::KeyValuePart;
+        let role = if is_own { name.usual_role() } else { Role::Message };
         let buffer = self.program.buffer(owner, name, role, layout);
         self.stock.buffers.insert((owner, name), buffer);
         buffer
@@ -130,7 +131,8 @@ impl Work<'_> {
     fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
         let name = if self.of.is_none() { "cp".to_owned() } else { format!("cp{}", self.ranks[0].0) };
         let group = self.program.group(Group { name, ranks: self.ranks.clone(), fold: Fold::default() });
-        let (dtype, label, step) = (self.program.setting.dtype, label.to_owned(), self.origin.step);
+        let (dtype, step) = (self.program.setting.dtype, self.origin.step);
+        let label = self.of.map_or_else(|| label.to_owned(), |(layer, _)| format!("{label} blocks.{layer}.attn"));
         self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
     }
 
@@ -193,13 +195,13 @@ impl Work<'_> {
 
     /// The gradients of a block on `rank`, if there is one. `is_first` begins those of the queries, `begins_keys` those of the keys.
     fn attend_backward(&mut self, rank: usize, block: Backward, [is_first, begins_keys]: [bool; 2]) {
-        use AttentionTensor::{KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
-        let Backward { queries, source, gradient_of } = block;
+        use AttentionTensor::{KeyValue, Output, OutputGradient, Query, QueryGradient};
+        let Backward { queries, source, gradient: (gradient, of) } = block;
         if self.attention.pairs(queries, source) == 0 {
             return;
         }
         let [q, out, d_out, dq] = [Query, Output, OutputGradient, QueryGradient].map(|tensor| self.buffer(rank, tensor, queries));
-        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, KeyValueGradient, gradient_of));
+        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, gradient, of));
         let mut reads = vec![q, kv, out, d_out];
         if !is_first {
             reads.push(dq);
@@ -210,5 +212,15 @@ impl Work<'_> {
         let cost =
             self.cost(Kernel::AttendBackward, BACKWARD_PRODUCTS, &[q, kv, out, d_out, dq, dq, dkv, dkv], (queries, source));
         self.run(rank, cost, &reads, &[dq, dkv]);
+    }
+    /// Adds the gradients of a block's keys to those of a slice that are on `rank`, if there is such a block.
+    fn add_part(&mut self, rank: usize, (queries, source): (usize, usize), slice: usize) {
+        if self.attention.pairs(queries, source) == 0 {
+            return;
+        }
+        let sum = self.buffer(rank, AttentionTensor::KeyValueGradient, slice);
+        let part = self.buffer(rank, AttentionTensor::KeyValuePart, source);
+        let bytes = [sum, sum, part].map(|buffer| self.program.bytes(buffer).0).iter().sum();
+        self.run(rank, KernelCost { bytes, ..KernelCost::free(Kernel::AddGradients) }, &[sum, part], &[sum]);
     }
 }

@@ -1,6 +1,6 @@
 //! The ring: in every hop a rank computes the block that is there, passes its keys and values on to the right, and receives the next ones
 //! from the left into a second buffer. Backward does the same once more, and the gradients of keys and values travel behind them, one hop
-//! farther: home. Source: Liu et al. 2023, "Ring attention with blockwise transformers", arXiv 2310.01889.
+//! farther: home. They come while the next block is computed, and then its own are added to them. Source: Liu et al. 2023, "Ring attention with blockwise transformers", arXiv 2310.01889.
 //!
 //! A rank begins a hop when its block is computed and passed on, as implementations do that wait for both: there are two buffers, not three.
 
@@ -102,11 +102,14 @@ impl Hops {
             let is_short = work.attention.bug == Some(AttentionBug::ShortHop) && hop + 1 == self.sources.len();
             let gradient_of = if is_short { rank } else { source };
             let sent = self.pass_keys(work, keys, hop);
+            let gradient =
+                if hop == 0 { (AttentionTensor::KeyValueGradient, source) } else { (AttentionTensor::KeyValuePart, source) };
+            work.attend_backward(rank, Backward { queries: rank, source, gradient }, [hop == 0, true]);
+            self.release(work, hop, sent);
             if hop > 0 {
                 self.receive(work, gradients, AttentionTensor::KeyValueGradient, gradient_of);
+                work.add_part(rank, (rank, source), gradient_of);
             }
-            work.attend_backward(rank, Backward { queries: rank, source, gradient_of }, [hop == 0; 2]);
-            self.release(work, hop, sent);
             if self.sources.len() > 1 && !is_short {
                 self.send(work, gradients, AttentionTensor::KeyValueGradient, source);
             }

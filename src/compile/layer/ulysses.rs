@@ -45,7 +45,7 @@ pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
     let blocks = blocks(work);
     for (place, &(queries, source)) in blocks.iter().enumerate() {
         let begins_keys = !blocks[..place].iter().any(|block| block.1 == source);
-        let block = Backward { queries, source, gradient_of: source };
+        let block = Backward { queries, source, gradient: (KeyValueGradient, source) };
         work.attend_backward(rank, block, [is_first(&blocks, place), begins_keys]);
     }
     [QueryGradient, KeyValueGradient].into_iter().for_each(|tensor| swap(work, rank, tensor, Way::ToTokens));

@@ -173,7 +173,7 @@ impl<'a> Operands<'a> {
             Kernel::Recompute(part) => self.recompute(part),
             Kernel::RecomputeAttention(part) => self.recompute_attention(part),
             Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
-            Kernel::Accumulate => self.accumulate(),
+            Kernel::Accumulate | Kernel::AddGradients => self.accumulate(),
             Kernel::Average(_) | Kernel::AverageShard => self.average(),
             Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
             Kernel::Stash(_) => Ok(self.op.reads.iter().map(|&parameter| self.value(parameter).clone()).collect()),
