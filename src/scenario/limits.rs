@@ -128,11 +128,10 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    // Every hop of a ring, with its messages; forward and backward.
-    let hops = 16.0 * (float(training.mesh.size(Axis::Context)) - 1.0);
-    let is_cut = training.mesh.size(Axis::Tensor) > 1 || hops > 0.0;
-    let of_part = if is_cut { OF_MODULES + hops } else { 3.0 };
-    let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
+    let slices = training.mesh.size(Axis::Context);
+    let of_attention = if slices > 1 { attention_ops(training.context_parallel.method, float(slices)) } else { 0.0 };
+    let of_part = if slices > 1 || training.mesh.size(Axis::Tensor) > 1 { OF_MODULES } else { 3.0 };
+    let micro_batch = 2.0 + of_part * parts + of_attention * (parts - 2.0) + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
     let update = if training.pipeline.updates == Updates::EachMicroBatch { 3.0 * parts } else { 0.0 };
@@ -149,8 +148,8 @@ pub(super) fn lanes(training: &Training) -> f64 {
 fn tensor_ops(training: &Training, expand: bool) -> f64 {
     let ranks = float(training.mesh.size(Axis::Tensor));
     let each = if expand { all_reduce_ops(training.data_parallel.all_reduce, ranks, 1.0) } else { ranks };
-    let all =
-        4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * float(training.mesh.size(Axis::Data));
+    let groups = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
+    let all = 4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * groups;
     if ranks > 1.0 { all * each } else { 0.0 }
 }
 
@@ -246,11 +245,16 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
 /// An estimate: every block forward and backward, and what moves it.
 fn layer_ops(layer: &Layer) -> f64 {
     let ranks = float(layer.attention.slices);
-    match layer.method {
-        ContextMethod::Ring => 10.0 * ranks * ranks,
-        ContextMethod::AllGather => 1.5 * ranks * ranks + 4.0 * ranks,
+    ranks * attention_ops(layer.method, ranks)
+}
+
+/// Ops of an attention on one of `ranks` that share a sequence, forward and backward: of a ring every hop with its messages.
+fn attention_ops(method: ContextMethod, ranks: f64) -> f64 {
+    match method {
+        ContextMethod::Ring => 11.0 * ranks,
+        ContextMethod::AllGather => 1.5 * ranks + 4.0,
         // Every rank has all blocks, of some heads.
-        ContextMethod::Ulysses => 1.5 * ranks.powi(3) + 8.0 * ranks,
+        ContextMethod::Ulysses => 1.5 * ranks.powi(2) + 8.0,
     }
 }
 
