@@ -81,7 +81,7 @@ impl Verdict {
     /// What the result is compared with.
     #[must_use]
     pub fn device(&self) -> &'static str {
-        if self.delayed_weights { "one device with the same delayed weights" } else { "one device" }
+        if self.delayed_weights { "one device with equally old weights" } else { "one device" }
     }
 }
 
