@@ -20,7 +20,8 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
             if let Kernel::Forward(_) = kernel {
                 let loss = loss(program, op, &results)?;
                 // Ranks that share the head's tensors all have the loss.
-                let is_new = |loss: &Loss| losses.iter().rev().all(|known| known.micro_batch != loss.micro_batch);
+                let place = |loss: &Loss| (loss.micro_batch, loss.slice);
+                let is_new = |loss: &Loss| losses.iter().rev().all(|known| place(known) != place(loss));
                 losses.extend(loss.filter(is_new));
             }
             for (&buffer, value) in view.writes.iter().zip(results) {
@@ -56,7 +57,8 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     };
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
-    Ok(Some(Loss { step: view.origin.step, micro_batch, value }))
+    let slice = program.setting.context.split(view.rank).place;
+    Ok(Some(Loss { step: view.origin.step, micro_batch, slice, value }))
 }
 
 impl Values {

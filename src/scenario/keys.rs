@@ -190,7 +190,7 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
-        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel slices of every sequence";
         EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
             "ranks that share out the experts: no factor of the world, they are data-parallel ranks; computed in a [layer] only";
         EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",

@@ -128,7 +128,10 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    let of_part = if training.mesh.size(Axis::Tensor) > 1 { OF_MODULES } else { 3.0 };
+    // Every hop of a ring, with its messages; forward and backward.
+    let hops = 16.0 * (float(training.mesh.size(Axis::Context)) - 1.0);
+    let is_cut = training.mesh.size(Axis::Tensor) > 1 || hops > 0.0;
+    let of_part = if is_cut { OF_MODULES + hops } else { 3.0 };
     let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
@@ -182,7 +185,7 @@ fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 
 
 /// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out.
 fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
-    let data = float(training.mesh.size(Axis::Data));
+    let data = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     if training.data_ranks() == 1 {
         return 0.0;
     }

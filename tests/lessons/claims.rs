@@ -247,6 +247,8 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("16", "eight.toml", &["context_parallel.placement=zigzag"], "drift, bubble 0.0 %"),
     ("16", "eight.toml", &["context_parallel.placement=striped"], "drift, bubble 17.5 %"),
     ("16", "long.toml", &[], "completed"),
+    ("16", "step.toml", &[], "6u, drift, moves 2"),
+    ("16", "step.toml", &["context_parallel.method=all-gather"], "6u, drift, moves 2"),
     ("16", "wrong.toml", &[], "wrong, wrong: dk dv, as with short-hop"),
     ("17", "scenario.toml", &[], "3u, drift, rows 16 16 16 16, 0 of 64 choices lost"),
     ("17", "scenario.toml", &["parallel.expert=1"], "3u, equal"),

@@ -87,7 +87,7 @@ impl Sharing {
 
     /// The place of the shard that `rank` keeps.
     pub(super) fn place(&self, training: &Training, rank: Rank) -> usize {
-        training.mesh.coordinate(rank, Axis::Data) % self.shards
+        training.data_place(rank) % self.shards
     }
 
     /// The number of ranks among which parameters are cut between forward and backward, where those are fewer than share a copy.
@@ -102,7 +102,7 @@ impl Sharing {
     pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
         let first = training.mesh.with(rank, Axis::Pipeline, rows[0]);
-        let (seat, place) = (training.seat(first), training.mesh.coordinate(rank, Axis::Data));
+        let (seat, place) = (training.seat(first), training.data_place(rank));
         let (name, first, size, stride) = match meeting {
             Meeting::Copy if self.is_hybrid() => {
                 (format!("fsdp{}", (seat * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
@@ -118,7 +118,7 @@ impl Sharing {
             let stride = stride * training.mesh.stride(Axis::Data);
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
-        let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));
+        let all = rows.iter().flat_map(|&row| training.data_group(training.mesh.with(rank, Axis::Pipeline, row)));
         let ranks = all.skip(first).step_by(stride).take(size).collect();
         Group { name, ranks, fold: Fold::default() }
     }
