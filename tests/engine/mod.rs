@@ -4,6 +4,7 @@ mod all_reduce;
 mod asynchronous;
 mod buckets;
 mod collectives;
+mod jobs;
 mod contention;
 mod deadlocks;
 mod dropout;
