@@ -3,7 +3,6 @@
 use ranklab::base::model::Model;
 use ranklab::lab::Lab;
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
-use ranklab::program::trace::Outcome;
 use ranklab::scenario::{Scenario, Task, load};
 
 /// A shipped scenario under overrides.
@@ -38,7 +37,9 @@ fn check(name: &str, overrides: &[&str], ranks: usize, printed: &str, kept: (usi
     assert_eq!(tensor * pipeline * data, ranks, "{name} {overrides:?}");
     let run = Lab::new().run(&scenario).expect("a run of shapes");
     let program = run.session.program();
-    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{name} {overrides:?} fits");
+    // 72 GB of state leave no room for activations.
+    let outcome = if printed == "72.0" { "out-of-memory" } else { "completed" };
+    assert_eq!(run.session.trace().outcome.name(), outcome, "{name} {overrides:?}");
     let observed = Observed::new(program, run.session.trace());
     let metrics = Metrics::new(&observed, &Ledger::new(&observed));
     let state = |rank: usize| {
@@ -82,8 +83,8 @@ fn check_ends(stages: &[u64], printed: u64) {
 fn seventy_two_billion_parameters_on_64_devices() {
     check_ends(&check("72b-tp8-pp4-dp2", &["data_parallel.strategy=ddp"], 64, "36.0", WHOLE), 36_000);
     check_ends(&check("72b-tp8-pp4-dp2", &[], 64, "22.5", SHARED_OPTIMIZER), 22_500);
-    check_ends(&check("72b-tp8-pp2-dp4", &["data_parallel.strategy=ddp"], 64, "", WHOLE), 72_000);
-    check_ends(&check("72b-tp8-pp2-dp4", &[], 64, "", SHARED_OPTIMIZER), 31_500);
+    check_ends(&check("72b-tp8-pp2-dp4", &["data_parallel.strategy=ddp"], 64, "72.0", WHOLE), 72_000);
+    check_ends(&check("72b-tp8-pp2-dp4", &[], 64, "31.5", SHARED_OPTIMIZER), 31_500);
 }
 
 #[test]
