@@ -184,8 +184,8 @@ pub struct NanReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
 pub struct FlopsReport {
-    pub model: u64,
-    pub hardware: u64,
+    pub model: u128,
+    pub hardware: u128,
 }
 
 /// One rank's numbers.

@@ -46,7 +46,8 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
 /// The views and their keys, the present one in brackets.
 pub fn tabs(model: &Model, class: Class, pen: &mut Pen<'_>) {
     let mut x = 1;
-    for view in View::OF_A_RUN {
+    let has_mesh = model.run.data.prepared.asked.cube.is_some();
+    for view in View::OF_A_RUN.into_iter().filter(|&view| view != View::Mesh || has_mesh) {
         let (long, short) = view.names();
         let key = commands::binding(Command::Show(view)).shown_key();
         let name = if class >= Class::Large { format!("{key} {long}") } else { format!("{key}{short}") };
@@ -225,7 +226,7 @@ fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'st
         }),
         Command::Open if view != View::Lessons => Some("go to it"),
         Command::Down => match pane {
-            Some(Pane::Debugger | Pane::Memory | Pane::Waits) => Some("rank"),
+            Some(Pane::Debugger | Pane::Memory | Pane::Waits | Pane::Mesh) => Some("rank"),
             Some(Pane::Links) => Some("link"),
             Some(Pane::Metrics) => Some("gap"),
             _ => None,
