@@ -233,7 +233,7 @@ keys! {
     fsdp Fsdp {
         SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
             "ranks that share one copy; fewer than data is hybrid sharding";
-        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Is("true"), "",
+        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Like("true", "true; of several stages false"), "",
             "gathered parameters are freed after forward and gathered again for backward; a number: kept as shards of so many ranks";
         PREFETCH "prefetch" Integer(0, 10_000), Is("1"), "units", "how many units ahead of computation parameters are gathered";
         IN_FLIGHT "in_flight" Integer(1, 10_000), Is("2"), "units", "the most units that are gathered at a time";

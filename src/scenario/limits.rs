@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training, Updates};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Reshard, Scenario, Task, Training, Updates};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -182,7 +182,7 @@ fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 
     tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand, sums_once)
 }
 
-/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out.
+/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out, for a step one of each under stages.
 fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let data = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     if training.data_ranks() == 1 {
@@ -194,8 +194,11 @@ fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let all_reduce = if expand { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) } else { 4.0 * data };
     if sharing.parameters {
         let wrapped = float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
+        let sums = if training.accumulates_whole() && sums_once { 1.0 } else { micro_batches };
+        let stays = training.accumulates_whole() && training.fsdp.reshard_after_forward == Reshard::Keep;
+        let gathers = if stays { 1.0 } else { 2.0 * micro_batches };
         let replicas = if shards < training.data_ranks() { 2.0 * ring(data / float(shards)) } else { 0.0 };
-        return wrapped * micro_batches * (3.0 * ring(float(shards)) + replicas);
+        return wrapped * ((gathers + sums) * ring(float(shards)) + sums * replicas);
     }
     let each = match sharing {
         Sharing { gradients: true, .. } => (1.0 + micro_batches) * ring(data),

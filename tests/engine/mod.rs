@@ -5,6 +5,7 @@ mod asynchronous;
 mod buckets;
 mod collectives;
 mod context;
+mod jobs;
 mod contention;
 mod deadlocks;
 mod dropout;

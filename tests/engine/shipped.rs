@@ -42,7 +42,9 @@ fn scenarios_move_what_they_say() {
     check("fsdp-keep", &[], "completed", SUMMED, 4.0);
     // Gathered twice and scattered once in the node, an eighth of it, twice over, between nodes.
     check("fsdp-hybrid", &[], "completed", SUMMED, 2.0 * (3.0 + 2.0 / 4.0));
-    check("fsdp-pipeline", &[], "completed", SUMMED, 12.0);
+    check("fsdp-pipeline", &[], "completed", SUMMED, 2.0);
+    check("fsdp-pipeline", &["fsdp.reshard_after_forward=true"], "completed", SUMMED, 9.0);
+    check("fsdp-pipeline", &["data_parallel.no_sync=false"], "completed", SUMMED, 5.0);
     check("recompute-full", &[], "completed", &["equal"], 0.0);
     check("recompute-selective", &[], "completed", &["equal"], 0.0);
     check("bf16-zero-2", &[], "completed", SUMMED, 3.0);

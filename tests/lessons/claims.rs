@@ -117,7 +117,7 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("6", "accumulate.toml", &["batch.micro_batches=8"], "drift, moves 24"),
     ("6", "accumulate.toml", &["fsdp.reshard_after_forward=false"], "drift, moves 8"),
     ("6", "accumulate.toml", &["data_parallel.strategy=ddp"], "drift, moves 2"),
-    ("6", "nodes.toml", &[], "5.57 ms, drift, sent 592.31 KiB, state 263.25 KiB"),
+    ("6", "nodes.toml", &[], "6.52 ms, drift, sent 592.31 KiB, state 263.25 KiB"),
     ("6", "nodes.toml", &["fsdp.shard_size=2"], "1.85 ms, drift, sent 526.5 KiB, state 526.5 KiB"),
     ("6", "nodes.toml", &["fsdp.shard_size=1"], "3.7 ms, drift"),
     ("6", "alone.toml", &[], "deadlocked, r0 waits for r1, r1 waits for r0"),

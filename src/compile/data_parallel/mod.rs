@@ -5,7 +5,7 @@
 //! - What is **shared out** is cut into as many shards as there are ranks, and each rank keeps one (`state`).
 //! - Shared **parameters** are gathered before a unit computes and freed behind it, forward and backward (`gather`).
 //! - Whole gradients are all-reduced once a step. Shared **gradients** are reduce-scattered every micro-batch, as no rank has room to wait
-//!   for the next (`reduce`).
+//!   for the next (`reduce`); FSDP's stages have, and add up whole ones over a step.
 //! - With a shared **optimizer** every rank updates its shard; where parameters are whole, they are gathered once behind it (`optimizer`).
 
 pub(super) mod gather;
@@ -71,7 +71,9 @@ impl Sharing {
                 all.push(own);
             }
         }
-        let every_micro_batch = data > 1 && (row.gradients || !sums_once);
+        // Who shares gradients has no room to wait for the next, but for stages.
+        let waits = sums_once && (!row.gradients || training.accumulates_whole());
+        let every_micro_batch = data > 1 && !waits;
         Self { row, data, shards, every_micro_batch, units, parameters: all, tied, alike }
     }
 
