@@ -6,6 +6,7 @@ mod buckets;
 mod collective;
 mod data_parallel;
 mod expand;
+mod expert_parallel;
 mod experts;
 mod flops;
 mod free;

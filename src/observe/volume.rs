@@ -12,7 +12,7 @@ use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, Rank, Ticks};
 use crate::program::plan::Pass;
 use crate::program::trace::Outcome;
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
 
 /// Floating-point operations of a step on all ranks, a multiply-add counted as two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,7 +141,9 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_replicas(run.program, id)).collect()
+    // Tokens that go to experts are no state of replicas.
+    let is_of_state = |id: CollectiveId| run.program.collectives[id.index()].kind != CollectiveKind::AllToAll;
+    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_state(id) && is_of_replicas(run.program, id)).collect()
 }
 
 /// Whether replicas meet, and not ranks that share a layer's tensors.

@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod expert_parallel;
 mod experts;
 mod fold;
 mod hardware;
@@ -44,7 +45,7 @@ pub use crate::base::settings::{
     Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype, Rank};
+use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
@@ -101,6 +102,8 @@ pub struct Training {
     pub mesh: Mesh,
     /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
     pub fold: usize,
+    /// The data-parallel ranks that share out the experts of each layer; divides them, and 1 without experts.
+    pub expert: usize,
     /// How ranks share the matrices of each layer.
     pub tensor_parallel: TensorParallel,
     /// How replicas average their gradients, and what they share out.
@@ -451,13 +454,6 @@ impl Training {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
-    }
-
-    /// Where a rank stands in the model: ranks with the same seat hold the same parameters.
-    #[must_use]
-    pub fn seat(&self, rank: Rank) -> usize {
-        let mesh = &self.mesh;
-        mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
     }
 
     /// Data-parallel ranks, those that are folded each for itself.

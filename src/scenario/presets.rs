@@ -94,6 +94,7 @@ const TINY: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Radford et al. 2019; sizes of the released 124M checkpoint.
@@ -112,6 +113,7 @@ const GPT2: Model = Model {
     fused_qkv: true,
     tied: true,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Touvron et al. 2023, arXiv 2302.13971, table 2; feed-forward width of the released checkpoint.
@@ -130,6 +132,7 @@ const LLAMA_7B: Model = Model {
     fused_qkv: false,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Touvron et al. 2023, arXiv 2307.09288; sizes of the released checkpoint.

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
 use super::{
-    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding, tensor_parallel,
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, expert_parallel, model, pipeline, sharding, tensor_parallel,
 };
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
@@ -16,10 +16,16 @@ const MOST_REAL_RANKS: usize = 64;
 
 /// The training step.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Training> {
-    let model = model::read(written);
+    let mut model = model::read(written);
     let precision = model::read_precision(written, numerics);
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
+    let expert = mesh.as_ref().and_then(|mesh| expert_parallel::read_ranks(written, mesh));
+    let tokens = model.as_ref().zip(batch.as_ref()).map(|(model, batch)| model.sequence * batch.micro_batch_size);
+    let experts = expert_parallel::read(written, tokens);
+    if let (Some(model), Some(experts)) = (&mut model, experts.clone()) {
+        model.experts = experts;
+    }
     let tensor_parallel = tensor_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written, precision);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
@@ -34,6 +40,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         batch: batch?,
         mesh: mesh?,
         fold: 1,
+        expert: expert?,
         tensor_parallel: tensor_parallel?,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
@@ -41,7 +48,9 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         pipeline: pipeline?,
         optimizer: optimizer?,
     };
+    experts?;
     tensor_parallel::check(written, &training);
+    expert_parallel::check(written, &training);
     sharding::check(written, &mut training);
     Some(training)
 }
@@ -90,9 +99,6 @@ fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> 
     let order = read_order(written);
     let sizes: Vec<(Axis, &'static Key, usize)> = sizes.into_iter().collect::<Option<_>>()?;
     let ranks = sizes.iter().try_fold(1_usize, |ranks, (.., size)| ranks.checked_mul(*size)).unwrap_or(usize::MAX);
-    if let [_, (.., pipeline), (.., tensor)] = sizes[..] {
-        experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline, tensor });
-    }
     if ranks > MOST_RANKS {
         let factors = sizes.iter().filter(|(.., size)| *size > 1).map(|(_, key, size)| format!("{} = {size}", key.name));
         let message = format!("{} is {} ranks", factors.collect::<Vec<_>>().join(" times "), grouped(ranks as i128));

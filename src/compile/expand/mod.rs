@@ -58,7 +58,7 @@ pub(super) fn run(build: &mut Build) {
 /// The collective that `op` takes part in, if it moves data.
 fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
     match program.kind(op) {
-        OpKind::Collective(id) if program.collectives[id.index()].kind != CollectiveKind::Barrier => Some(id),
+        OpKind::Collective(id) if program.collectives[id.index()].kind.is_expanded() => Some(id),
         _ => None,
     }
 }

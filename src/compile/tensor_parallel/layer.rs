@@ -23,15 +23,19 @@ impl Walk<'_> {
             Recompute::Selective => self.attention_again(again(site), part),
             Recompute::None => {}
         }
-        let [hidden, qkv, attended] =
-            [Module::Up, Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
+        let [qkv, attended] = [Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
         let way = Way::BackwardInput;
         let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let d_sum = self.before_dropout(site, part, Module::Add2, d_y);
-        let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
-        let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
-        let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
-        let d_norm = self.leave(site, part, (Module::Norm2, way), d_norm, None);
+        let d_norm = if self.training.model.has_experts() {
+            self.experts_backward_input(site, part, d_sum)
+        } else {
+            let hidden = self.inside(site, part, Flow::Output, Module::Up);
+            let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
+            let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
+            let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
+            self.leave(site, part, (Module::Norm2, way), d_norm, None)
+        };
         let d_middle = self.input_gradient(site, part, Module::Norm2, &[d_norm, d_y], Module::Add1);
 
         let d_sum = self.before_dropout(site, part, Module::Add1, d_middle);
@@ -54,6 +58,10 @@ impl Walk<'_> {
         ] {
             let d_sum = if self.drops() { self.inside(site, part, Flow::Deferred, add) } else { d_sum };
             self.weight_gradient(site, part, add, &[d_sum]);
+            if last == Module::Down && self.training.model.has_experts() {
+                self.experts_backward_weight(site, part);
+                continue;
+            }
             let input = match last {
                 Module::Down => self.kept(site, part, Flow::Deferred, last).or_else(|| self.kept(site, part, Flow::Saved, last)),
                 _ => None,
@@ -68,7 +76,7 @@ impl Walk<'_> {
 
     /// Backward for the weights of a norm and of the product behind it, whose gradient `flow` is. The norm's output is made again: it costs
     /// a multiplication, and where tokens are shared out, a gather.
-    pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
+    pub(in crate::compile) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
         let input = self.norm_again(again(site), part, norm);
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
         let gradient = self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first });
@@ -83,7 +91,11 @@ impl Walk<'_> {
         let attended = self.half(site, part, way, x, &[Module::Norm1, Module::Qkv, Module::Attention, Module::Projection]);
         let middle = self.inside(site, part, Flow::Output, Module::Add1);
         self.module_forward(site, part, (Module::Add1, way), &[x, attended], middle);
-        let fed = self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down]);
+        let fed = if self.training.model.has_experts() {
+            self.experts_forward(site, part, way, middle)
+        } else {
+            self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down])
+        };
         // Backward needs all but the layer's own output.
         if way == Way::Forward {
             let y = self.buffer(site, Flows::Activation, part.place, part);
@@ -108,7 +120,7 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn module_forward(
+    pub(in crate::compile) fn module_forward(
         &mut self,
         site: Site,
         part: &PartTables,
@@ -199,7 +211,7 @@ impl Walk<'_> {
         self.write(site, self.passes(site, tables).backward_input, gradient, deferred);
     }
 
-    pub(super) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
+    pub(in crate::compile) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
         let tables = part.module(module);
         let gradients = &tables.gradients[site.home];
         if gradients.is_empty() {
@@ -209,13 +221,13 @@ impl Walk<'_> {
         self.run(site, self.passes(site, tables).backward_weight, gradients);
     }
 
-    pub(super) fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
+    pub(in crate::compile) fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
         self.reads.clear();
         self.reads.extend_from_slice(values);
         self.reads.extend_from_slice(parameters);
     }
 
-    pub(super) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
+    pub(in crate::compile) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
         match second {
             Some(second) => self.run(site, kernel, &[first, second]),
             None => self.run(site, kernel, &[first]),
@@ -224,11 +236,11 @@ impl Walk<'_> {
 
     /// What a module keeps, if it keeps anything.
     pub(super) fn kept(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> Option<BufferId> {
-        let layout = self.stages.inside[&Inside { flow, module }];
+        let layout = self.stages.inside[site.kind][&Inside { flow, module }];
         (!is_nothing(self.program, layout)).then(|| self.inside(site, part, flow, module))
     }
 
-    pub(super) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
+    pub(in crate::compile) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
         self.buffer(site, Flows::Inside(Inside { flow, module }), part.place, part)
     }
 }

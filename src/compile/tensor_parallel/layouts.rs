@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 
 use crate::base::mesh::Axis;
+use crate::base::model::Part;
 use crate::base::module::Module;
 use crate::base::{BufferId, LayoutId};
-use crate::compile::stages;
+use crate::compile::{expert_parallel, stages};
 use crate::program::tables::Layout;
 use crate::program::{Flow, Inside, Program};
 use crate::scenario::Training;
 
-use super::{cuts, deferred, saved, split, tokens};
+use super::{cuts_part, deferred, saved, split, tokens};
 
 /// Numbers of each token that the loss needs from every rank.
 const TOLD: usize = 3;
 
-/// The layouts of what flows inside parts that are cut into modules; empty where none are.
-pub(in crate::compile) fn layouts(program: &mut Program, training: &Training) -> BTreeMap<Inside, LayoutId> {
+/// The layouts of what flows inside parts that are cut into modules, at a place among the ranks that share out experts; empty where none are.
+pub(in crate::compile) fn layouts(program: &mut Program, training: &Training, place: usize) -> BTreeMap<Inside, LayoutId> {
     let mut layouts = BTreeMap::new();
-    if cuts(training) {
-        for module in Module::ALL {
-            let all = of_module(program, training, module);
+    let parts = [Part::Embedding, Part::Block(0), Part::Head];
+    for part in parts.into_iter().filter(|&part| cuts_part(training, part)) {
+        for module in training.model.modules_of(part) {
+            let all = if module.is_of_experts() {
+                expert_parallel::layouts(program, training, place, module)
+            } else {
+                of_module(program, training, module)
+            };
             layouts.extend(all.map(|(flow, layout)| (Inside { flow, module }, layout)));
         }
     }

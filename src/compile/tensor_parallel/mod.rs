@@ -17,17 +17,23 @@ pub(super) mod sums;
 
 use crate::base::Rank;
 use crate::base::mesh::Axis;
+use crate::base::model::Part;
 use crate::base::module::{Module, Split};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
 use crate::scenario::Training;
 
 pub(super) use layouts::layouts;
-pub(super) use meeting::Meeting;
+pub(super) use meeting::{Circle, Meeting, Way};
 
-/// Whether the model is cut into modules.
+/// Whether ranks share tensors.
 pub(super) fn cuts(training: &Training) -> bool {
     training.mesh.size(Axis::Tensor) > 1
+}
+
+/// Whether `part` is cut into modules: where ranks share tensors, and a layer with experts.
+pub(super) fn cuts_part(training: &Training, part: Part) -> bool {
+    cuts(training) || (training.model.has_experts() && matches!(part, Part::Block(_)))
 }
 
 /// Whether the ranks that share tensors each keep their own tokens of the residual stream.

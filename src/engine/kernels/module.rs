@@ -12,6 +12,9 @@ use crate::program::{Layout, Program};
 impl Operands<'_> {
     /// Output, and what it saves as far as the op has a place for it.
     pub(super) fn module_forward(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_forward(module);
+        }
         let dims = self.dims()?;
         let results = self.cut(&dims, module).forward(&self.rest(0)?)?;
         let (output, saved) = if module == Module::Loss { self.weighed(results)? } else { results };
@@ -33,6 +36,9 @@ impl Operands<'_> {
 
     /// The gradient of the input, and what W needs of it. What forward saved stands behind the values, before the parameters.
     pub(super) fn module_backward_input(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_input(module);
+        }
         let dims = self.dims()?;
         let place = match module {
             Module::Norm1 | Module::Norm2 => Some(2),
@@ -49,6 +55,9 @@ impl Operands<'_> {
 
     /// The gradients of the parameters, added to those so far, which stand behind the values.
     pub(super) fn module_backward_weight(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_weight(module);
+        }
         let dims = self.dims()?;
         let values = self.op.reads.len().saturating_sub(self.op.writes.len());
         let operands = (0..values).map(|read| self.bundle(read)).collect::<Result<Vec<_>>>()?.concat();

@@ -5,6 +5,7 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::mixture::Mixture;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
@@ -183,6 +184,22 @@ pub(super) const MODEL: &[Field<Model>] = &[
     real_field!("dropout", dropout),
 ];
 
+pub(super) const MIXTURE: &[Field<Mixture>] = &[
+    size_field!("count", count),
+    size_field!("top-k", top_k),
+    real_field!("capacity-factor", capacity_factor),
+    real_field!("auxiliary", auxiliary),
+    Field {
+        name: "popularity",
+        show: |experts| Some(experts.popularity.iter().map(|share| format!("{share:?}")).collect::<Vec<_>>().join(",")),
+        read: |experts, text| {
+            let popularity: Option<Vec<f64>> = text.split(',').map(real).collect();
+            popularity.map(|popularity| experts.popularity = popularity)
+        },
+        allowed: "numbers between commas, one for each expert",
+    },
+];
+
 pub(super) const ATTENTION: &[Field<Attention>] = &[
     size_field!("sequence", sequence),
     size_field!("heads", heads),
@@ -300,7 +317,12 @@ pub(super) const NO_MODEL: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
+
+/// The experts of a model that a text starts from: their fields are all read.
+pub(super) const NO_MIXTURE: Mixture =
+    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, popularity: Vec::new() };
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {

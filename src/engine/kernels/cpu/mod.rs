@@ -19,6 +19,7 @@ pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod mixture;
 pub mod module;
 pub mod optimizer;
 
@@ -78,7 +79,7 @@ impl Dims {
     }
 
     /// Shape of the residual stream: `[b,t,h]`, t the tokens of the segment.
-    fn stream(&self) -> Vec<usize> {
+    pub(super) fn stream(&self) -> Vec<usize> {
         vec![self.micro_batch_size, self.tokens(), self.model.hidden]
     }
 
