@@ -23,7 +23,7 @@ pub struct Mixture {
     /// What the auxiliary loss is multiplied by.
     pub auxiliary: f64,
     /// How often each expert is chosen, in proportion.
-    pub popularity: Vec<f64>,
+    pub popularity: Vec<u64>,
 }
 
 impl Mixture {
@@ -31,6 +31,11 @@ impl Mixture {
     #[must_use]
     pub fn matrices(activation: Activation) -> usize {
         if activation == Activation::Swiglu { 3 } else { 2 }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "at most a billion")]
+    fn weights(&self) -> Vec<f64> {
+        self.popularity.iter().map(|&share| share as f64).collect()
     }
 
     /// The tokens of one micro-batch as a layer that stands alone.
@@ -49,7 +54,7 @@ impl Mixture {
             hidden: model.hidden,
             ffn: model.ffn,
             activation: model.activation,
-            loads: apportion(&self.popularity, choices, tokens as u64),
+            loads: apportion(&self.weights(), choices, tokens as u64),
             seed,
         }
     }
@@ -77,7 +82,7 @@ impl Mixture {
         if !(1..=4_096).contains(&count) || !(1..=count).contains(&top_k) {
             return Some(format!("a token cannot go to {top_k} of {count} experts"));
         }
-        if self.popularity.len() != count || !self.popularity.iter().copied().all(is_number) {
+        if self.popularity.len() != count || self.popularity.iter().any(|&share| share > 1 << 40) {
             return Some(format!("{count} experts are not chosen in {} proportions", self.popularity.len()));
         }
         let are_numbers = is_number(self.capacity_factor) && is_number(self.auxiliary);
@@ -113,13 +118,13 @@ mod tests {
     use super::*;
     use crate::base::module::tests::MODEL;
 
-    fn mixture(popularity: Vec<f64>, capacity_factor: f64) -> Mixture {
+    fn mixture(popularity: Vec<u64>, capacity_factor: f64) -> Mixture {
         Mixture { count: popularity.len(), top_k: 2, capacity_factor, auxiliary: 0.01, popularity }
     }
 
     #[test]
     fn every_micro_batch_has_the_same_loads_and_other_routes() {
-        for (popularity, tokens) in [(vec![1.0; 5], 7), (vec![4.0, 3.0, 2.0, 1.0], 11), (vec![9.0, 0.0, 1.0], 6)] {
+        for (popularity, tokens) in [(vec![1; 5], 7), (vec![4, 3, 2, 1], 11), (vec![9, 0, 1], 6)] {
             let mixture = mixture(popularity, 0.0);
             let of = |layer, m| mixture.routing(&MODEL, tokens, (3, layer, m));
             let rows = mixture.rows(&MODEL, tokens);
@@ -130,7 +135,7 @@ mod tests {
             }
             assert_eq!(of(1, 2), of(1, 2));
         }
-        let mixture = mixture(vec![1.0; 8], 0.0);
+        let mixture = mixture(vec![1; 8], 0.0);
         let of = |layer, m| mixture.routing(&MODEL, 32, (3, layer, m)).chosen;
         assert!(of(0, 0) != of(0, 1) && of(0, 0) != of(1, 0) && of(0, 1) != of(1, 0));
     }
@@ -138,13 +143,13 @@ mod tests {
     #[test]
     fn an_expert_takes_no_more_than_its_capacity() {
         // 9 tokens with 2 choices over 3 experts: 6 each, 7.5 with a quarter more.
-        assert_eq!(mixture(vec![1.0, 0.0, 0.0], 1.25).rows(&MODEL, 9), [8, 5, 4]);
-        assert_eq!(mixture(vec![1.0, 0.0, 0.0], 0.0).rows(&MODEL, 9), [9, 5, 4]);
+        assert_eq!(mixture(vec![1, 0, 0], 1.25).rows(&MODEL, 9), [8, 5, 4]);
+        assert_eq!(mixture(vec![1, 0, 0], 0.0).rows(&MODEL, 9), [9, 5, 4]);
     }
 
     #[test]
     fn an_expert_knows_its_matrices() {
-        let model = Model { experts: Some(mixture(vec![1.0; 12], 0.0)), ..MODEL };
+        let model = Model { experts: Some(mixture(vec![1; 12], 0.0)), ..MODEL };
         let own: Vec<usize> = model.parameters().iter().filter_map(Parameter::expert).collect();
         assert_eq!(own.len(), 2 * 12 * MODEL.layers);
         assert_eq!(own.iter().filter(|expert| **expert == 11).count(), 2 * MODEL.layers);

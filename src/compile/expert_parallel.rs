@@ -221,7 +221,9 @@ impl Walk<'_> {
     fn exchanged(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way)) -> BufferId {
         let is_backward = way == Way::BackwardInput;
         let (alone, met) = match module {
-            Module::Dispatch if is_backward => ((Flow::OutputGradient, Module::Dispatch), (Flow::TokensGradient, Module::Dispatch)),
+            Module::Dispatch if is_backward => {
+                ((Flow::OutputGradient, Module::Dispatch), (Flow::TokensGradient, Module::Dispatch))
+            }
             Module::Dispatch => ((Flow::Output, Module::Dispatch), (Flow::Tokens, Module::Dispatch)),
             _ if is_backward => ((Flow::OutputGradient, Module::Experts), (Flow::TokensGradient, Module::Experts)),
             _ => ((Flow::Output, Module::Experts), (Flow::Tokens, Module::Experts)),

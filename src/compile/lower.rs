@@ -152,7 +152,8 @@ struct Flow {
 impl Flow {
     fn new(stages: &Stages, micro_batches: usize) -> Self {
         let places = stages.stage_of_place.len();
-        let tables = OF_PARTS + if stages.inside.iter().all(BTreeMap::is_empty) { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
+        let tables =
+            OF_PARTS + if stages.inside.iter().all(BTreeMap::is_empty) { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
         Self { places, micro_batches, table: vec![None; tables * places * micro_batches] }
     }
 

@@ -249,7 +249,9 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
 }
 
 fn cost_of(training: &Training, Piece { size, segment, place }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
-    if let Some(Part::Module(_, module)) = kernel.words().1.filter(|part| matches!(part, Part::Module(_, module) if module.is_of_experts())) {
+    if let Some(Part::Module(_, module)) =
+        kernel.words().1.filter(|part| matches!(part, Part::Module(_, module) if module.is_of_experts()))
+    {
         return expert_parallel::cost(training, place, (kernel, module), shares);
     }
     let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));

@@ -32,7 +32,18 @@ pub enum Values {
         mailboxes: Vec<VecDeque<Value>>,
         /// Losses of micro-batches, in the order in which they were computed.
         losses: Vec<Loss>,
+        /// Auxiliary losses of routers, in the same order.
+        auxiliary: Vec<Auxiliary>,
     },
+}
+
+/// The auxiliary loss of a layer's router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Auxiliary {
+    /// The layer.
+    pub layer: u32,
+    /// What it is for a micro-batch.
+    pub loss: Loss,
 }
 
 /// The loss of a micro-batch.
@@ -53,7 +64,12 @@ impl Values {
     /// If a tensor cannot be made, or the state lacks one.
     pub fn real(program: &Program, state: Option<&Whole>) -> candle_core::Result<Self> {
         let buffers = super::kernels::initial(program, state)?;
-        Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
+        Ok(Self::Real {
+            buffers,
+            mailboxes: vec![VecDeque::new(); program.channels.len()],
+            losses: Vec::new(),
+            auxiliary: Vec::new(),
+        })
     }
 
     /// The value of `buffer`; `None` in a shape-only run.
@@ -71,6 +87,15 @@ impl Values {
         match self {
             Self::Shape => &[],
             Self::Real { losses, .. } => losses,
+        }
+    }
+
+    /// The auxiliary losses so far.
+    #[must_use]
+    pub fn auxiliary(&self) -> &[Auxiliary] {
+        match self {
+            Self::Shape => &[],
+            Self::Real { auxiliary, .. } => auxiliary,
         }
     }
 }

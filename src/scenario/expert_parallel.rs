@@ -11,6 +11,7 @@ use super::{Recompute, Reshard, Training};
 use crate::base::Rank;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::mixture::Mixture;
+use crate::base::model::Model;
 use crate::base::words::{counted, grouped};
 
 /// Whether a training step has experts: where the scenario says anything about them.
@@ -18,17 +19,18 @@ pub(super) fn is_asked(written: &Written) -> bool {
     Section::Experts.keys().any(|key| written.has(key, 0)) || written.size(&parallel::EXPERT).is_some_and(|expert| expert > 1)
 }
 
-/// The experts of a training step, if it has any.
-pub(super) fn read(written: &mut Written, tokens: Option<usize>) -> Option<Option<Mixture>> {
+/// Gives the model its experts, if it has any; `size` is that of a micro-batch.
+pub(super) fn read(written: &mut Written, model: &mut Model, size: usize) -> Option<()> {
     if !is_asked(written) {
-        return Some(None);
+        return Some(());
     }
     let (count, top_k) = (written.size(&experts::COUNT)?, written.size(&experts::TOP_K)?);
     let (capacity_factor, auxiliary) = (written.number(&experts::CAPACITY_FACTOR)?, written.number(&experts::AUXILIARY)?);
     refuse_choices(written, count, top_k)?;
-    let tokens = tokens? as u64;
+    let tokens = (model.sequence * size) as u64;
     let popularity = read_popularity(written, count, (tokens, tokens * top_k as u64))?;
-    Some(Some(Mixture { count, top_k, capacity_factor, auxiliary, popularity }))
+    model.experts = Some(Mixture { count, top_k, capacity_factor, auxiliary, popularity });
+    Some(())
 }
 
 /// The ranks that share out the experts.
@@ -115,7 +117,10 @@ fn refuse_shards(written: &mut Written, training: &Training) {
         return;
     }
     if !shards.is_multiple_of(ranks) {
-        let message = format!("{} that share one copy are not whole groups of {ranks} that share out the experts", counted(shards as u64, "rank"));
+        let message = format!(
+            "{} that share one copy are not whole groups of {ranks} that share out the experts",
+            counted(shards as u64, "rank")
+        );
         let problem = Problem::new(message).allowed("a multiple of `expert`");
         let hint = format!("shard_size = {} would do", shards.next_multiple_of(ranks));
         written.refuse(&[&fsdp::SHARD_SIZE, &parallel::EXPERT], problem.hint(hint));

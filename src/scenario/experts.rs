@@ -148,11 +148,14 @@ pub(super) fn refuse_lots(written: &mut Written, tokens: u64, each: u64) -> Opti
 
 /// How often each expert is chosen, of so many tokens and choices: as the loads say in proportion, or as the skew says.
 fn read_loads(written: &mut Written, count: usize, (tokens, choices): (u64, u64)) -> Option<Vec<u64>> {
-    Some(apportion(&read_popularity(written, count, (tokens, choices))?, choices, tokens))
+    let popularity = read_popularity(written, count, (tokens, choices))?;
+    #[expect(clippy::cast_precision_loss, reason = "at most a billion")]
+    let weights: Vec<f64> = popularity.iter().map(|&share| share as f64).collect();
+    Some(apportion(&weights, choices, tokens))
 }
 
 /// The same in proportion.
-pub(super) fn read_popularity(written: &mut Written, count: usize, (tokens, choices): (u64, u64)) -> Option<Vec<f64>> {
+pub(super) fn read_popularity(written: &mut Written, count: usize, (tokens, choices): (u64, u64)) -> Option<Vec<u64>> {
     let (key, skew) = (&experts::LOADS, written.number(&experts::SKEW)?);
     if !written.has(key, 0) {
         return Some(popularity(count, skew));
@@ -173,8 +176,7 @@ pub(super) fn read_popularity(written: &mut Written, count: usize, (tokens, choi
         written.refuse(&[key, &experts::COUNT], problem);
         return None;
     }
-    #[expect(clippy::cast_precision_loss, reason = "at most a billion")]
-    Some(loads.iter().map(|&load| load as f64).collect())
+    Some(loads.iter().map(|&load| load as u64).collect())
 }
 
 fn entries(count: usize) -> String {
@@ -202,10 +204,15 @@ fn too_often(loads: &[usize], tokens: u64, choices: u64) -> Option<Problem> {
     })
 }
 
-/// The i-th expert is chosen as often as 1 / i^skew.
-#[expect(clippy::cast_precision_loss, reason = "a number of experts")]
-fn popularity(count: usize, skew: f64) -> Vec<f64> {
-    (1..=count).map(|place| (place as f64).powf(-skew)).collect()
+/// The i-th expert is chosen as often as 1 / i^skew, in millionths.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of experts, and positive shares"
+)]
+fn popularity(count: usize, skew: f64) -> Vec<u64> {
+    (1..=count).map(|place| (1e6 * (place as f64).powf(-skew)).round() as u64).collect()
 }
 
 /// Puts what the trouble asks for into the layer, or refuses it where there are no experts.

@@ -5,7 +5,8 @@ use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
 use super::{
-    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, expert_parallel, model, pipeline, sharding, tensor_parallel,
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, expert_parallel, model, pipeline, sharding,
+    tensor_parallel,
 };
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
@@ -21,11 +22,10 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
     let expert = mesh.as_ref().and_then(|mesh| expert_parallel::read_ranks(written, mesh));
-    let tokens = model.as_ref().zip(batch.as_ref()).map(|(model, batch)| model.sequence * batch.micro_batch_size);
-    let experts = expert_parallel::read(written, tokens);
-    if let (Some(model), Some(experts)) = (&mut model, experts.clone()) {
-        model.experts = experts;
-    }
+    let experts = model.as_mut().zip(batch.as_ref()).and_then(|(model, batch)| {
+        let size = batch.micro_batch_size;
+        expert_parallel::read(written, model, size)
+    });
     let tensor_parallel = tensor_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written, precision);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());

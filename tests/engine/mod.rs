@@ -14,6 +14,7 @@ mod repairs;
 mod folding;
 mod half;
 mod layers;
+mod mixture;
 mod recompute;
 mod schedules;
 mod search;

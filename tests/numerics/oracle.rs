@@ -36,7 +36,12 @@ pub fn run_routed(
 ) -> Result<Outcome> {
     let variables: BTreeMap<&str, Var> =
         values.iter().map(|(name, value)| Ok((name.as_str(), Var::from_tensor(value)?))).collect::<Result<_>>()?;
-    let net = Net { model, masks, routes, parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect() };
+    let net = Net {
+        model,
+        masks,
+        routes,
+        parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect(),
+    };
     let (loss, auxiliary) = net.loss(tokens, targets)?;
     let store = (&loss + auxiliary)?.backward()?;
     let gradient = |(&name, variable): (&&str, &Var)| {

@@ -63,7 +63,13 @@ impl Walk<'_> {
     }
 
     /// All tokens of `value`, which belongs to `module`.
-    pub(in crate::compile) fn enter(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+    pub(in crate::compile) fn enter(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        (module, way): (Module, Way),
+        value: BufferId,
+    ) -> BufferId {
         if !shares_tokens(self.training) {
             return value;
         }

@@ -16,9 +16,9 @@ use super::cpu::experts::{self, Routed, Rows};
 use super::cpu::mixture::{self, Experts};
 use super::{Operands, cpu, one};
 use crate::base::experts::Experts as Group;
+use crate::base::mixture::Mixture;
 use crate::base::model::Part;
 use crate::base::module::Module;
-use crate::base::mixture::Mixture;
 use crate::base::routing::Routing;
 use crate::engine::value::Value;
 
@@ -118,7 +118,7 @@ impl Operands<'_> {
             bail!("{flaw}");
         }
         let group = experts.group(&dims.model, dims.micro_batch_size * dims.model.sequence, self.setting().seed);
-        Ok(Layer { group, dims })
+        Ok(Layer { dims, group })
     }
 }
 
@@ -137,7 +137,8 @@ impl Layer {
         };
         let place = (operands.setting().seed, layer, operands.piece().micro_batch);
         let experts = self.dims.model.experts.as_ref();
-        experts.map_or_else(|| Routing::planned(&self.group), |experts| experts.routing(&self.dims.model, self.group.tokens, place))
+        experts
+            .map_or_else(|| Routing::planned(&self.group), |experts| experts.routing(&self.dims.model, self.group.tokens, place))
     }
 
     fn experts(&self, operands: &Operands) -> Experts<'_> {

@@ -191,12 +191,9 @@ pub(super) const MIXTURE: &[Field<Mixture>] = &[
     real_field!("auxiliary", auxiliary),
     Field {
         name: "popularity",
-        show: |experts| Some(experts.popularity.iter().map(|share| format!("{share:?}")).collect::<Vec<_>>().join(",")),
-        read: |experts, text| {
-            let popularity: Option<Vec<f64>> = text.split(',').map(real).collect();
-            popularity.map(|popularity| experts.popularity = popularity)
-        },
-        allowed: "numbers between commas, one for each expert",
+        show: |experts| Some(experts.popularity.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        read: |experts, text| text.split(',').map(whole).collect::<Option<_>>().map(|shares| experts.popularity = shares),
+        allowed: "whole numbers between commas, one for each expert",
     },
 ];
 

@@ -3,7 +3,8 @@
 use std::fmt::{self, Formatter, Write};
 
 use super::fields::{
-    self, ATTENTION, COLLECTIVE, EXPERTS, KERNEL, MIXTURE, MODEL, NO_ATTENTION, NO_EXPERTS, NO_MIXTURE, NO_MODEL, OPTIMIZER, SETTING,
+    self, ATTENTION, COLLECTIVE, EXPERTS, KERNEL, MIXTURE, MODEL, NO_ATTENTION, NO_EXPERTS, NO_MIXTURE, NO_MODEL, OPTIMIZER,
+    SETTING,
 };
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};

@@ -37,7 +37,12 @@ impl Experts<'_> {
     ///
     /// # Errors
     /// As [`Experts::forward`].
-    pub fn backward_input(self, gradients: &[Tensor], hidden: &[Tensor], matrices: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    pub fn backward_input(
+        self,
+        gradients: &[Tensor],
+        hidden: &[Tensor],
+        matrices: &[Tensor],
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         self.check(gradients, matrices)?;
         let inner = self.inner();
         check::shapes("what the experts kept", hidden, gradients.iter().map(|part| [part.dims()[0], inner]))?;
@@ -55,7 +60,7 @@ impl Experts<'_> {
         (experts, earlier): (usize, Option<&[Tensor]>),
     ) -> Result<Vec<Tensor>> {
         let n = rows.len();
-        if experts == 0 || n % experts > 0 || deferred.len() != 2 * n {
+        if experts == 0 || !n.is_multiple_of(experts) || deferred.len() != 2 * n {
             bail!("{n} parts for {experts} experts come with {} tensors that I left", deferred.len());
         }
         let (h, f) = (self.dims.model.hidden, self.width());
@@ -146,8 +151,8 @@ fn backward_input_of<T: Float>(
         if n > 0 {
             let d_activated = dims.stored(linear::backward_input(&[second], own, &Slice::<T>::of(part)?));
             let hidden = Slice::<T>::of(hidden)?;
-            [d_hidden, activated] =
-                activation::backward(dims.model.activation, second.inputs, &hidden, &d_activated).map(|values| dims.stored(values));
+            [d_hidden, activated] = activation::backward(dims.model.activation, second.inputs, &hidden, &d_activated)
+                .map(|values| dims.stored(values));
             d_x = linear::backward_input(&first, own, &d_hidden);
         }
         of_rows.push(tensor(d_x, part.dims())?);
