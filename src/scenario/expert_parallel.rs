@@ -14,9 +14,9 @@ use crate::base::mixture::Mixture;
 use crate::base::model::Model;
 use crate::base::words::{counted, grouped};
 
-/// Whether a training step has experts: where the scenario says anything about them.
+/// Whether a training step has experts: where the scenario has a section about them, or ranks for them.
 pub(super) fn is_asked(written: &Written) -> bool {
-    Section::Experts.keys().any(|key| written.has(key, 0)) || written.size(&parallel::EXPERT).is_some_and(|expert| expert > 1)
+    written.section(Section::Experts).is_some() || written.size(&parallel::EXPERT).is_some_and(|expert| expert > 1)
 }
 
 /// Gives the model its experts, if it has any; `size` is that of a micro-batch.

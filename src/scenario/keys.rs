@@ -111,7 +111,7 @@ pub static SECTIONS: [(Section, &str, &str); 20] = [
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
     (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
     (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
-    (Section::Experts, "experts", "a layer of which every token uses a few parts: which ones, and where they stand"),
+    (Section::Experts, "experts", "experts in every layer, of which each token uses a few; without the section there are none"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),

@@ -12,7 +12,7 @@ use ranklab::scenario::Scenario;
 use crate::support::{metrics, run, scenario};
 
 const GPT: &str = "layers = 4\nhidden = 24\nheads = 6\nsequence = 7\nvocab = 31\nffn = 20\nbias = \"all\"\n";
-const LLAMA: &str = "layers = 4\nhidden = 24\nheads = 6\nkv_heads = 3\nsequence = 9\nvocab = 29\nffn = 12\nbias = \"none\"\n\
+const LLAMA: &str = "layers = 4\nhidden = 24\nheads = 6\nkv_heads = 2\nsequence = 9\nvocab = 29\nffn = 12\nbias = \"none\"\n\
     norm = \"rms\"\nactivation = \"swiglu\"\npositions = \"rotary\"\nfused_qkv = false\n";
 const CLOSE: &[&str] = &["equal", "expected-drift"];
 
@@ -38,8 +38,8 @@ fn sound(text: &str, expected: &[&str]) -> Run {
 
 #[test]
 fn ranks_that_share_out_experts_equal_one_device() {
-    for (data, expert) in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 2), (4, 4), (6, 3), (5, 5), (8, 8), (8, 2)] {
-        let count = if expert == 5 { 5 } else { 24 / expert.min(2) * if expert == 8 { 2 } else { 1 } };
+    for (data, expert) in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 2), (5, 5), (8, 8)] {
+        let count = expert * if expert < 4 { 4 } else { 1 };
         let mesh = format!("data = {data}\nexpert = {expert}");
         for (model, experts) in
             [(GPT, "top_k = 2\nskew = 1.0"), (LLAMA, "top_k = 1"), (GPT, "top_k = 3\ncapacity_factor = 1.0\nskew = 0.7")]
@@ -63,12 +63,14 @@ fn on_a_grid_it_is_equal_bit_for_bit() {
 
 #[test]
 fn every_strategy_shares_out_what_it_may() {
-    for strategy in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"] {
-        for (data, expert) in [(2, 2), (4, 2), (3, 3), (6, 2)] {
-            for rest in ["bucket_mib = 0.01\n", "expand = false\n", "no_sync = false\nbucket_mib = 0.01\n", "overlap = false\n"] {
-                let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\n{rest}");
-                sound(&step(GPT, &format!("data = {data}\nexpert = {expert}"), "count = 6\nskew = 0.5", &rest), CLOSE);
-            }
+    let meshes = [(2, 2), (4, 2), (3, 3), (6, 2)];
+    let ways = ["bucket_mib = 0.01\n", "expand = false\n", "no_sync = false\nbucket_mib = 0.01\n", "overlap = false\n"];
+    for (number, strategy) in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"].into_iter().enumerate() {
+        for (place, way) in ways.into_iter().enumerate() {
+            let (data, expert) = meshes[(place + number) % meshes.len()];
+            let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\n{way}");
+            let model = GPT.replace("layers = 4", "layers = 2");
+            sound(&step(&model, &format!("data = {data}\nexpert = {expert}"), "count = 6\nskew = 0.5", &rest), CLOSE);
         }
     }
     let hybrid = "[data_parallel]\nstrategy = \"fsdp\"\n[fsdp]\nshard_size = 4\n";
@@ -83,7 +85,7 @@ fn stages_and_slices_stand_beside_experts() {
     }
     for (mesh, model) in [
         ("tensor = 2\ndata = 2\nexpert = 2", GPT),
-        ("tensor = 3\ndata = 2\nexpert = 2", LLAMA),
+        ("tensor = 6\ndata = 2\nexpert = 2", LLAMA),
         ("tensor = 2", GPT),
         ("tensor = 2\ndata = 4\nexpert = 2", LLAMA),
         ("tensor = 2\ndata = 2\nexpert = 2\norder = \"dp-tp-cp-ep-pp\"", GPT),
@@ -122,13 +124,13 @@ fn any_mesh() -> impl Strategy<Value = (usize, usize, usize, usize, usize)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// No mesh of up to 16 ranks hangs, and all have the numbers of one device.
+    /// No mesh of up to 8 ranks hangs, and all have the numbers of one device.
     #[test]
     fn any_legal_mesh_equals_one_device((data, pipeline, tensor, expert, strategy) in any_mesh(), skew in 0.0..1.5f64, seed in 0..99u32) {
         let [data, pipeline, tensor, expert] = [data, pipeline, tensor, expert].map(|power| 1 << power);
-        prop_assume!(data * pipeline * tensor <= 16 && data % expert == 0);
+        prop_assume!(data * pipeline * tensor <= 8 && data % expert == 0);
         let strategy = ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"][strategy];
         prop_assume!(pipeline == 1 || !["zero-2", "zero-3"].contains(&strategy));
         let mesh = format!("data = {data}\npipeline = {pipeline}\ntensor = {tensor}\nexpert = {expert}");
@@ -301,7 +303,7 @@ fn what_cannot_be_is_refused_with_what_could() {
             "[data_parallel]\nstrategy = \"fsdp\"\n[fsdp]\nshard_size = 2\n",
             ["whole groups of 4", "shard_size = 4"],
         ),
-        ("pipeline = 2", "count = 4", "[pipeline]\nschedule = \"seq1f1b\"\n", ["segments of sequences and experts", "1f1b"]),
+        ("pipeline = 2", "count = 4", "[pipeline]\nschedule = \"seq1f1b\"\nsegments = 7\n", ["segments of sequences and experts", "1f1b"]),
     ] {
         let found = refused(mesh, experts, rest);
         assert!(wanted.iter().all(|part| found.contains(part)), "{wanted:?} are not in\n{found}");
