@@ -17,7 +17,7 @@ fn in_a_lesson(size: (u16, u16), environment: &[(&str, &str)]) -> Terminal {
     let mut terminal = Terminal::start(size, environment, &[]);
     terminal.wait_for("Lessons");
     terminal.type_bytes(&format!("{}\r", "j".repeat(row_of(11))));
-    terminal.wait_for("= one device");
+    terminal.wait_for("equals one device");
     terminal
 }
 
@@ -52,7 +52,7 @@ fn a_lesson_and_a_scenario_open_by_name() {
     for (argument, shown) in [("11", "Place your bet"), (scenario, "A scenario without a lesson")] {
         let mut terminal = Terminal::start((120, 36), COLOUR, &["learn", argument]);
         terminal.wait_for(shown);
-        terminal.wait_for("= one device");
+        terminal.wait_for("equals one device");
         terminal.type_bytes("\x03");
         assert_eq!(terminal.wait_for_exit().exit_code(), 0);
     }
