@@ -4,6 +4,8 @@
 //! micro-batch alone. The router's own logits decide the weights of the chosen experts, and with them all gradients; which ones are chosen, a
 //! bias decides that stands beside them, as where one evens out loads without an auxiliary loss (Wang et al. 2024, arXiv 2408.15664).
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::experts::Experts;
@@ -22,6 +24,8 @@ pub struct Mixture {
     pub capacity_factor: f64,
     /// What the auxiliary loss is multiplied by.
     pub auxiliary: f64,
+    /// Groups of a micro-batch's tokens, one for each rank that keeps tokens of its own: capacity counts within one, and all have the same loads.
+    pub groups: usize,
     /// How often each expert is chosen, in proportion.
     pub popularity: Vec<u64>,
 }
@@ -38,7 +42,7 @@ impl Mixture {
         self.popularity.iter().map(|&share| share as f64).collect()
     }
 
-    /// The tokens of one micro-batch as a layer that stands alone.
+    /// So many tokens of one group as a layer that stands alone.
     #[must_use]
     pub fn group(&self, model: &Model, tokens: usize, seed: u64) -> Experts {
         let choices = (tokens * self.top_k) as u64;
@@ -59,14 +63,25 @@ impl Mixture {
         }
     }
 
-    /// Where the tokens of a micro-batch go in `layer`.
+    /// Where the tokens of so many groups go, of a layer and micro-batch: `tokens` of each group, from `first` on.
     #[must_use]
-    pub fn routing(&self, model: &Model, tokens: usize, (seed, layer, micro_batch): (u64, u32, u32)) -> Routing {
+    pub fn routing(
+        &self,
+        model: &Model,
+        tokens: usize,
+        (seed, layer, micro_batch): (u64, u32, u32),
+        groups: Range<usize>,
+    ) -> Routing {
         let place = (u64::from(layer) << 32) | u64::from(micro_batch);
-        Routing::planned(&self.group(model, tokens, seed ^ place.wrapping_mul(0xd6e8_feb8_6659_fd93)))
+        let seed = seed ^ place.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let of_group = |group: usize| {
+            let lot = (group as u64).wrapping_mul(0xa076_1d64_78bd_642f);
+            Routing::planned(&self.group(model, tokens, seed ^ lot)).chosen
+        };
+        Routing::of(&self.group(model, tokens, seed), groups.flat_map(of_group).collect())
     }
 
-    /// Tokens of a micro-batch that each expert takes: the same in every one.
+    /// Tokens of a group that each expert takes: the same in every one.
     #[must_use]
     pub fn rows(&self, model: &Model, tokens: usize) -> Vec<usize> {
         let group = self.group(model, tokens, 0);
@@ -79,7 +94,7 @@ impl Mixture {
     pub fn flaw(&self) -> Option<String> {
         let Self { count, top_k, .. } = *self;
         let is_number = |number: f64| number.is_finite() && number >= 0.0;
-        if !(1..=4_096).contains(&count) || !(1..=count).contains(&top_k) {
+        if self.groups == 0 || !(1..=4_096).contains(&count) || !(1..=count).contains(&top_k) {
             return Some(format!("a token cannot go to {top_k} of {count} experts"));
         }
         if self.popularity.len() != count || self.popularity.iter().any(|&share| share > 1 << 40) {
@@ -119,14 +134,14 @@ mod tests {
     use crate::base::module::tests::MODEL;
 
     fn mixture(popularity: Vec<u64>, capacity_factor: f64) -> Mixture {
-        Mixture { count: popularity.len(), top_k: 2, capacity_factor, auxiliary: 0.01, popularity }
+        Mixture { count: popularity.len(), top_k: 2, capacity_factor, auxiliary: 0.01, groups: 1, popularity }
     }
 
     #[test]
     fn every_micro_batch_has_the_same_loads_and_other_routes() {
         for (popularity, tokens) in [(vec![1; 5], 7), (vec![4, 3, 2, 1], 11), (vec![9, 0, 1], 6)] {
             let mixture = mixture(popularity, 0.0);
-            let of = |layer, m| mixture.routing(&MODEL, tokens, (3, layer, m));
+            let of = |layer, m| mixture.routing(&MODEL, tokens, (3, layer, m), 0..1);
             let rows = mixture.rows(&MODEL, tokens);
             assert_eq!(rows.iter().sum::<usize>(), 2 * tokens);
             for (layer, m) in [(0, 0), (0, 1), (1, 0), (2, 5)] {
@@ -136,7 +151,10 @@ mod tests {
             assert_eq!(of(1, 2), of(1, 2));
         }
         let mixture = mixture(vec![1; 8], 0.0);
-        let of = |layer, m| mixture.routing(&MODEL, 32, (3, layer, m)).chosen;
+        let of = |layer, m| mixture.routing(&MODEL, 32, (3, layer, m), 0..1).chosen;
+        let both = mixture.routing(&MODEL, 32, (3, 1, 2), 0..2).chosen;
+        let second = mixture.routing(&MODEL, 32, (3, 1, 2), 1..2).chosen;
+        assert!(both == [of(1, 2), second.clone()].concat() && second != of(1, 2), "groups choose for themselves");
         assert!(of(0, 0) != of(0, 1) && of(0, 0) != of(1, 0) && of(0, 1) != of(1, 0));
     }
 

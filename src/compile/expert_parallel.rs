@@ -5,6 +5,8 @@
 //! their own. Ranks that share an expert's matrices add up what their slices made before results go back, and backward the gradients of the
 //! tokens, as Megatron's dispatcher does. Source: Lepikhin et al. 2020, `GShard`, arXiv 2006.16668, section 3.
 
+use std::ops::Range;
+
 use crate::base::mesh::Axis;
 use crate::base::mixture::Mixture;
 use crate::base::module::Module;
@@ -15,7 +17,7 @@ use crate::scenario::Training;
 
 use super::lower::{Site, Walk};
 use super::stages::PartTables;
-use super::tensor_parallel::{Circle, Way};
+use super::tensor_parallel::{self, Circle, Way};
 
 /// Under unit costs experts cost what the feed-forward's two products would, by the rows that they have beside an even share.
 const OF_PRODUCTS: u32 = 2;
@@ -23,10 +25,12 @@ const OF_PRODUCTS: u32 = 2;
 /// The experts of a layer on the rank at one place among those that share them out.
 struct Share<'a> {
     training: &'a Training,
-    /// Tokens that each expert takes of every micro-batch.
+    /// Groups of a micro-batch's tokens that the rank has.
+    groups: usize,
+    /// Tokens that each expert takes of a group.
     rows: Vec<usize>,
     /// The rank's experts.
-    own: std::ops::Range<usize>,
+    own: Range<usize>,
     experts: &'a Mixture,
 }
 
@@ -36,22 +40,19 @@ impl<'a> Share<'a> {
     fn new(training: &'a Training, place: usize) -> Self {
         let experts = training.model.experts.as_ref().expect("a model with experts");
         let each = experts.count / training.expert;
-        let rows = experts.rows(&training.model, Self::tokens_of(training));
-        Self { training, rows, own: place * each..(place + 1) * each, experts }
+        let stretches = usize::try_from(tensor_parallel::stretches(training)).expect("a checked mesh");
+        let rows = experts.rows(&training.model, all_tokens(training) / experts.groups);
+        Self { training, groups: experts.groups / stretches, rows, own: place * each..(place + 1) * each, experts }
     }
 
-    /// Tokens of a micro-batch.
-    fn tokens_of(training: &Training) -> usize {
-        training.batch.micro_batch_size * training.model.sequence
-    }
-
+    /// Tokens that the rank routes.
     fn tokens(&self) -> usize {
-        Self::tokens_of(self.training)
+        all_tokens(self.training) / self.experts.groups * self.groups
     }
 
     /// Rows of all ranks for the rank's experts.
     fn own_rows(&self) -> usize {
-        self.training.expert * self.rows[self.own.clone()].iter().sum::<usize>()
+        self.training.expert * self.experts.groups * self.rows[self.own.clone()].iter().sum::<usize>()
     }
 
     /// Columns of an expert that the rank has.
@@ -64,21 +65,34 @@ impl<'a> Share<'a> {
         self.width() * (Mixture::matrices(self.training.model.activation) - 1)
     }
 
-    /// A tensor for each expert: rows of the rank's own tokens.
+    /// A tensor for each group and expert: rows of the rank's own tokens.
     fn sent(&self) -> Vec<TensorPart> {
-        let name = |expert: usize| expert.to_string();
-        (0..self.experts.count).map(|expert| self.part(name(expert), expert, self.training.model.hidden)).collect()
+        self.parts(self.groups, &(0..self.experts.count), self.training.model.hidden)
     }
 
-    /// A tensor for each rank and own expert: rows of that rank's tokens, so wide.
-    fn taken(&self, width: usize) -> Vec<TensorPart> {
-        let of_rank = |rank: usize| self.own.clone().map(move |expert| (format!("{rank}.{expert}"), expert));
-        (0..self.training.expert).flat_map(of_rank).map(|(name, expert)| self.part(name, expert, width)).collect()
+    /// A tensor for each rank, group and own expert: rows of that rank's tokens.
+    fn taken(&self) -> Vec<TensorPart> {
+        self.parts(self.training.expert * self.groups, &self.own, self.training.model.hidden)
     }
 
-    fn part(&self, name: String, expert: usize, width: usize) -> TensorPart {
-        TensorPart { name, dtype: self.training.precision.parameter, dims: vec![self.rows[expert], width] }
+    /// What the experts work on, so wide: what the rank has taken, and those who share its experts' matrices.
+    fn gathered(&self, width: usize) -> Vec<TensorPart> {
+        self.parts(self.training.expert * self.experts.groups, &self.own, width)
     }
+
+    fn parts(&self, groups: usize, experts: &Range<usize>, width: usize) -> Vec<TensorPart> {
+        let dtype = self.training.precision.parameter;
+        let part = |(group, expert): (usize, usize)| {
+            let name = if groups == 1 { expert.to_string() } else { format!("{group}.{expert}") };
+            TensorPart { name, dtype, dims: vec![self.rows[expert], width] }
+        };
+        (0..groups).flat_map(|group| experts.clone().map(move |expert| (group, expert))).map(part).collect()
+    }
+}
+
+/// Tokens of a micro-batch.
+fn all_tokens(training: &Training) -> usize {
+    training.batch.micro_batch_size * training.model.sequence
 }
 
 /// The layouts of what flows in and out of a module of experts, at a place among the ranks that share them out.
@@ -87,22 +101,24 @@ pub(super) fn layouts(program: &mut Program, training: &Training, place: usize, 
     // Nobody takes probabilities in half precision.
     let (t, wide) = (share.tokens(), training.precision.parameter.widened());
     let tensor = |dims: &[usize]| Layout::tensor(wide, dims).parts;
-    let (sent, taken) = (share.sent(), share.taken(training.model.hidden));
-    let stream = [training.batch.micro_batch_size, training.model.sequence, training.model.hidden];
+    let (sent, taken, gathered) = (share.sent(), share.taken(), share.gathered(training.model.hidden));
+    let stream = [tensor_parallel::tokens(training), vec![training.model.hidden]].concat();
     let stream = Layout::tensor(training.precision.parameter, &stream).parts;
     let [output, output_gradient, met, met_gradient, saved, deferred] = match module {
         Module::Route => {
             let logits = tensor(&[t, share.experts.count]);
             let gates = tensor(&[t, share.experts.top_k]);
-            [logits.clone(), gates, logits.clone(), logits.clone(), tensor(&[1]), logits]
+            // Where what has arrived is gathered, and the gradients of the rank's own rows of it.
+            [logits.clone(), gates, gathered, taken, tensor(&[1]), logits]
         }
-        Module::Dispatch => [sent.clone(), taken.clone(), taken, sent, Vec::new(), Vec::new()],
+        Module::Dispatch => [sent.clone(), gathered, taken, sent, Vec::new(), Vec::new()],
         Module::Experts => {
-            let hidden = share.taken(share.inner());
-            let deferred = [hidden.clone(), share.taken(share.width())].concat();
-            [taken.clone(), sent.clone(), sent, taken, hidden, deferred]
+            let hidden = share.gathered(share.inner());
+            let deferred = [hidden.clone(), share.gathered(share.width())].concat();
+            [gathered, sent.clone(), sent, taken, hidden, deferred]
         }
-        _ => [stream.clone(), stream.clone(), stream.clone(), stream, Vec::new(), Vec::new()],
+        // Where each rank's own results are left, and their gradients are gathered.
+        _ => [stream.clone(), stream, taken, gathered, Vec::new(), Vec::new()],
     };
     [
         (Flow::Output, output),
@@ -119,7 +135,7 @@ pub(super) fn layouts(program: &mut Program, training: &Training, place: usize, 
 pub(super) fn cost(training: &Training, place: usize, (kernel, module): (Kernel, Module), shares: u32) -> KernelCost {
     let share = Share::new(training, place);
     let (h, element) = (training.model.hidden, training.precision.parameter.size());
-    let even = share.tokens() * share.experts.top_k;
+    let even = all_tokens(training) * share.experts.top_k;
     let has_weights = matches!(module, Module::Route | Module::Experts);
     let count = |rows: usize| u32::try_from(rows).expect("a checked number of rows");
     let cost = KernelCost::free(kernel);
@@ -137,7 +153,7 @@ pub(super) fn cost(training: &Training, place: usize, (kernel, module): (Kernel,
         }
         Module::Route => KernelCost { flops: 2 * (share.tokens() * h * share.experts.count) as u64, ..cost },
         // Rows are read once and written once.
-        _ => KernelCost { bytes: 2 * (share.rows.iter().sum::<usize>() * h) as u64 * element, ..cost },
+        _ => KernelCost { bytes: 2 * (share.groups * share.rows.iter().sum::<usize>() * h) as u64 * element, ..cost },
     }
 }
 
@@ -154,9 +170,10 @@ impl Walk<'_> {
         let rows = self.inside(site, part, Flow::Output, Module::Dispatch);
         self.module_forward(site, part, (Module::Dispatch, way), &[norm, gates], rows);
         let arrived = self.exchange(site, part, (Module::Dispatch, way), rows);
+        let all = self.gathered(site, part, way, arrived);
         let results = self.inside(site, part, Flow::Output, Module::Experts);
-        self.module_forward(site, part, (Module::Experts, way), &[arrived], results);
-        self.leave(site, part, (Module::Experts, way), results, None);
+        self.module_forward(site, part, (Module::Experts, way), &[all], results);
+        let results = self.left(site, part, way, results);
         let returned = self.exchange(site, part, (Module::Combine, way), results);
         let output = self.inside(site, part, Flow::Output, Module::Combine);
         self.module_forward(site, part, (Module::Combine, way), &[gates, returned], output);
@@ -172,11 +189,12 @@ impl Walk<'_> {
             [Module::Experts, Module::Route].map(|module| self.inside(site, part, Flow::OutputGradient, module));
         self.backward_op(site, part, Module::Combine, &[gradient, gates, returned], [d_returned, d_gates]);
         let d_results = self.exchange(site, part, (Module::Combine, way), d_returned);
+        let d_results = self.gathered(site, part, way, d_results);
         let hidden = self.inside(site, part, Flow::Saved, Module::Experts);
         let d_arrived = self.inside(site, part, Flow::OutputGradient, Module::Dispatch);
         let deferred = self.inside(site, part, Flow::Deferred, Module::Experts);
         self.backward_op(site, part, Module::Experts, &[d_results, hidden], [d_arrived, deferred]);
-        self.leave(site, part, (Module::Experts, way), d_arrived, None);
+        let d_arrived = self.left(site, part, way, d_arrived);
         let d_rows = self.exchange(site, part, (Module::Dispatch, way), d_arrived);
         let d_norm = self.inside(site, part, Flow::OutputGradient, Module::Norm2);
         let d_logits = self.inside(site, part, Flow::Deferred, Module::Route);
@@ -187,10 +205,47 @@ impl Walk<'_> {
     /// Gradients of the experts' matrices, then of the router's and of the norm before it.
     pub(super) fn experts_backward_weight(&mut self, site: Site, part: &PartTables) {
         let arrived = self.exchanged(site, part, (Module::Dispatch, Way::Forward));
+        let arrived = self.all_of(site, part, Way::Forward, arrived);
         let deferred = self.inside(site, part, Flow::Deferred, Module::Experts);
         let d_results = self.exchanged(site, part, (Module::Combine, Way::BackwardInput));
+        let d_results = self.all_of(site, part, Way::BackwardInput, d_results);
         self.weight_gradient(site, part, Module::Experts, &[arrived, deferred, d_results]);
-        self.behind_norm(site, part, Module::Norm2, Module::Route, Flow::Deferred);
+        let norm = self.norm_again(tensor_parallel::again(site), part, Module::Norm2);
+        let d_logits = self.inside(site, part, Flow::Deferred, Module::Route);
+        self.weight_gradient(site, part, Module::Route, &[norm, d_logits]);
+        let kept = self.inside(site, part, Flow::Deferred, Module::Norm2);
+        self.weight_gradient(site, part, Module::Norm2, &[kept]);
+    }
+
+    /// What has arrived at all ranks that share the experts' matrices: rows, or gradients of results.
+    fn gathered(&mut self, site: Site, part: &PartTables, way: Way, arrived: BufferId) -> BufferId {
+        let to = self.all_of(site, part, way, arrived);
+        if to != arrived {
+            self.gather_to(site, part, (Module::Experts, way), (arrived, to));
+        }
+        to
+    }
+
+    /// The sum of what the slices of the experts made: of all rows, or of those that the rank's own tokens sent.
+    fn left(&mut self, site: Site, part: &PartTables, way: Way, value: BufferId) -> BufferId {
+        let to = tensor_parallel::shares_tokens(self.training).then(|| {
+            let (flow, module) = Self::left_at(way);
+            self.inside(site, part, flow, module)
+        });
+        self.leave(site, part, (Module::Experts, way), value, to)
+    }
+
+    fn left_at(way: Way) -> (Flow, Module) {
+        if way == Way::BackwardInput { (Flow::TokensGradient, Module::Route) } else { (Flow::Tokens, Module::Combine) }
+    }
+
+    /// Where that is put: nowhere else, if all of them have all tokens.
+    fn all_of(&mut self, site: Site, part: &PartTables, way: Way, arrived: BufferId) -> BufferId {
+        match way {
+            _ if !tensor_parallel::shares_tokens(self.training) => arrived,
+            Way::BackwardInput => self.inside(site, part, Flow::TokensGradient, Module::Combine),
+            _ => self.inside(site, part, Flow::Tokens, Module::Route),
+        }
     }
 
     fn backward_op(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId], writes: [BufferId; 2]) {
@@ -219,16 +274,15 @@ impl Walk<'_> {
 
     /// Where what is sent at a module arrives.
     fn exchanged(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way)) -> BufferId {
-        let is_backward = way == Way::BackwardInput;
-        let (alone, met) = match module {
-            Module::Dispatch if is_backward => {
-                ((Flow::OutputGradient, Module::Dispatch), (Flow::TokensGradient, Module::Dispatch))
-            }
-            Module::Dispatch => ((Flow::Output, Module::Dispatch), (Flow::Tokens, Module::Dispatch)),
-            _ if is_backward => ((Flow::OutputGradient, Module::Experts), (Flow::TokensGradient, Module::Experts)),
-            _ => ((Flow::Output, Module::Experts), (Flow::Tokens, Module::Experts)),
+        let (is_backward, to_tokens) = (way == Way::BackwardInput, (module == Module::Dispatch) == (way == Way::BackwardInput));
+        let travelling = if module == Module::Dispatch { Module::Dispatch } else { Module::Experts };
+        let (made, met) = if is_backward { (Flow::OutputGradient, Flow::TokensGradient) } else { (Flow::Output, Flow::Tokens) };
+        let (flow, module) = match () {
+            () if self.training.expert > 1 => (met, travelling),
+            // What stays where it is stands where it was made.
+            () if to_tokens && tensor_parallel::shares_tokens(self.training) => Self::left_at(way),
+            () => (made, travelling),
         };
-        let (flow, module) = if self.training.expert > 1 { met } else { alone };
         self.inside(site, part, flow, module)
     }
 }

@@ -166,7 +166,7 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
 fn part_tables(program: &mut Program, training: &Training, overlaps: bool, (part, blocks): (Part, u32)) -> PartTables {
     let shares = match part {
         Part::Block(_) => blocks,
-        Part::Module(_, module) if module.is_product() => Module::PRODUCTS * blocks,
+        Part::Module(_, module) if module.is_product() || module == Module::Experts => Module::PRODUCTS * blocks,
         _ => 0,
     };
     let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));

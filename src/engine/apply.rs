@@ -24,7 +24,7 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
                 let is_new = |loss: &Loss| losses.iter().rev().all(|known| known.micro_batch != loss.micro_batch);
                 losses.extend(loss.filter(is_new));
                 let of_router = router_loss(program, op, &results)?;
-                let place = |one: &Auxiliary| (one.layer, one.loss.micro_batch);
+                let place = |one: &Auxiliary| (one.layer, one.place, one.loss.micro_batch);
                 let is_new = |one: &Auxiliary| auxiliary.iter().rev().all(|known| place(known) != place(one));
                 auxiliary.extend(of_router.filter(is_new));
             }
@@ -68,11 +68,15 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
 fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Auxiliary>> {
     const LOSS: Inside = Inside { flow: Flow::Saved, module: Module::Route };
     let view = program.op(op);
-    let [_, written] = view.writes else { return Ok(None) };
+    let [gates, written] = view.writes else { return Ok(None) };
     let Name::Inside(LOSS, layer, micro_batch) = program.buffers[written.index()].name else { return Ok(None) };
     let Some(Value::Cpu(tensors)) = results.get(1) else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.flatten_all()?.sum_all()?.to_scalar::<f64>()?;
-    Ok(Some(Auxiliary { layer, loss: Loss { step: view.origin.step, micro_batch, value } }))
+    // Ranks that all have all tokens all have the loss.
+    let all = program.setting.micro_batch_size * program.setting.model.as_ref().map_or(0, |model| model.sequence);
+    let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
+    let place = if own < all { program.setting.tensor.split(view.rank).place } else { 0 };
+    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, value } }))
 }
 
 impl Values {

@@ -47,7 +47,7 @@ impl Delivery<'_> {
             sums.extend(kernels::tensors(self.layout(self.program.reads(self.members[0])[operand]), &self.sum(operand)?)?);
         }
         let Some(&result) = self.members.first().and_then(|&member| self.program.writes(member).first()) else { return Ok(()) };
-        let size = self.layout(result).parts[0].elements();
+        let size = self.layout(result).parts.iter().map(crate::program::TensorPart::elements).sum::<usize>();
         let sum = kernels::pack(&sums, size * self.members.len())?;
         for (place, &member) in self.members.iter().enumerate() {
             self.put(member, &sum, place * size)?;

@@ -42,7 +42,9 @@ pub enum Values {
 pub struct Auxiliary {
     /// The layer.
     pub layer: u32,
-    /// What it is for a micro-batch.
+    /// The place of the rank among those that share out the micro-batch's tokens.
+    pub place: usize,
+    /// What it is for these tokens of a micro-batch.
     pub loss: Loss,
 }
 

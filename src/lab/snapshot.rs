@@ -151,7 +151,7 @@ pub fn auxiliary_losses(all: &[Auxiliary]) -> Vec<f64> {
     let steps = all.iter().map(|one| one.loss.step + 1).max().unwrap_or(0);
     let mean = |step| {
         let mut of_step: Vec<&Auxiliary> = all.iter().filter(|one| one.loss.step == step).collect();
-        of_step.sort_by_key(|one| (one.layer, one.loss.micro_batch));
+        of_step.sort_by_key(|one| (one.layer, one.place, one.loss.micro_batch));
         let micro_batches = of_step.iter().map(|one| one.loss.micro_batch).collect::<std::collections::BTreeSet<u32>>().len();
         of_step.iter().map(|one| one.loss.value).sum::<f64>() / micro_batches.max(1) as f64
     };

@@ -44,11 +44,13 @@ impl Mixture {
         }
         let model = program.setting.model.as_ref()?;
         let experts = model.experts.as_ref()?;
-        let tokens = program.setting.micro_batch_size * model.sequence;
-        let taken = experts.rows(model, tokens).into_iter().map(|rows| rows as u64).collect();
+        let tokens = program.setting.micro_batch_size * model.sequence / experts.groups.max(1);
+        let groups = experts.groups as u64;
+        let taken = experts.rows(model, tokens).into_iter().map(|rows| rows as u64 * groups).collect();
         let layer = experts.group(model, tokens, 0);
         let ranks = experts.count / own_experts(program).max(1);
-        Some(Self { auxiliary_loss, ..Self::new(&layer, ranks, layer.loads.clone(), taken) })
+        let chosen = layer.loads.iter().map(|load| load * groups).collect();
+        Some(Self { auxiliary_loss, ..Self::new(&layer, ranks, chosen, taken) })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "numbers of tokens")]

@@ -4,7 +4,7 @@
 //! the quotient is how many ranks have the same experts. Source: Megatron-LM, `parallel_state.py`.
 
 use super::experts::{read_popularity, refuse_choices, refuse_lots, refuse_uneven};
-use super::keys::{Section, batch, experts, fsdp, parallel, pipeline, recompute, tensor_parallel};
+use super::keys::{Section, batch, experts, fsdp, parallel, pipeline, recompute};
 use super::problem::Problem;
 use super::written::Written;
 use super::{Recompute, Reshard, Training};
@@ -29,7 +29,7 @@ pub(super) fn read(written: &mut Written, model: &mut Model, size: usize) -> Opt
     refuse_choices(written, count, top_k)?;
     let tokens = (model.sequence * size) as u64;
     let popularity = read_popularity(written, count, (tokens, tokens * top_k as u64))?;
-    model.experts = Some(Mixture { count, top_k, capacity_factor, auxiliary, popularity });
+    model.experts = Some(Mixture { count, top_k, capacity_factor, auxiliary, groups: 1, popularity });
     Some(())
 }
 
@@ -82,18 +82,16 @@ fn illegal(mesh: &Mesh, expert: usize, tensor: usize, is_written: bool) -> Optio
 }
 
 /// What only the whole training step tells.
-pub(super) fn check(written: &mut Written, training: &Training) {
-    let Some(mixture) = &training.model.experts else { return };
+pub(super) fn check(written: &mut Written, training: &mut Training) {
+    let stretches = if training.tensor_parallel.sequence_parallel { training.mesh.size(Axis::Tensor) } else { 1 };
+    let Some(mixture) = &mut training.model.experts else { return };
+    // Each rank that keeps tokens of its own routes them by themselves.
+    mixture.groups = stretches;
+    let mixture = mixture.clone();
     let ranks = training.expert;
     let _ = refuse_uneven(written, mixture.count, ranks);
-    let (sequence, tensor) = (training.model.sequence, training.mesh.size(Axis::Tensor));
-    let tokens = (training.batch.micro_batch_size * sequence) as u64;
+    let tokens = (training.batch.micro_batch_size * training.model.sequence) as u64;
     let _ = refuse_lots(written, tokens, (mixture.top_k * mixture.count) as u64);
-    if tensor > 1 && training.tensor_parallel.sequence_parallel {
-        let problem = Problem::new("a layer of experts does not share out the tokens of the residual stream");
-        let keys = [&tensor_parallel::SEQUENCE_PARALLEL, &experts::COUNT];
-        written.refuse(&keys, problem.allowed("false").hint("sequence_parallel = false, or tensor = 1"));
-    }
     let is_forgotten = training.recompute.mode != Recompute::None && !training.recompute.preserve_rng_state;
     if training.model.dropout > 0.0 && is_forgotten {
         let problem = Problem::new("a layer with experts counts its random numbers by place, and needs no state of them");

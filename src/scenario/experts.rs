@@ -225,7 +225,10 @@ pub(super) fn settle(written: &mut Written, task: Option<&mut Task>, trouble: &[
                 continue;
             }
             Task::Experts(_) => ("one rank has all experts", "expert = 4 in [parallel]"),
-            _ => ("it is a bare [layer] that it meets", "kind = \"experts\" in [layer]"),
+            Task::Train(training) if training.model.has_experts() => {
+                ("it meets a bare [layer] alone", "kind = \"experts\" in [layer]")
+            }
+            _ => ("there are no experts", "a bare [layer] has them: kind = \"experts\""),
         };
         let problem = Problem::new(format!("{} does nothing here: {}", rule.kind.name(), why.0)).hint(why.1);
         written.refuse_at(&[&trouble_keys::KIND], index, problem);

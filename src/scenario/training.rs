@@ -50,7 +50,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     };
     experts?;
     tensor_parallel::check(written, &training);
-    expert_parallel::check(written, &training);
+    expert_parallel::check(written, &mut training);
     sharding::check(written, &mut training);
     Some(training)
 }

@@ -98,6 +98,31 @@ fn stages_and_slices_stand_beside_experts() {
     }
 }
 
+/// Each rank routes its own stretch of the tokens: one device routes the same groups.
+#[test]
+fn tokens_are_shared_out_beside_experts() {
+    let (gpt, llama) = (GPT.replace("sequence = 7", "sequence = 6"), LLAMA.replace("sequence = 9", "sequence = 12"));
+    for (mesh, model) in [
+        ("tensor = 2\ndata = 2\nexpert = 2", &gpt),
+        ("tensor = 3", &gpt),
+        ("tensor = 6\ndata = 2\nexpert = 2", &llama),
+        ("tensor = 2\ndata = 4\nexpert = 2", &llama),
+        ("tensor = 2\ndata = 2\nexpert = 2\npipeline = 2", &gpt),
+    ] {
+        for rest in [
+            "[data_parallel]\nexpand = false\n",
+            "[data_parallel]\nstrategy = \"zero-1\"\n",
+            "[data_parallel]\nstrategy = \"fsdp\"\n[recompute]\nmode = \"full\"\n",
+            "[numerics]\ndtype = \"f64\"\n",
+        ] {
+            let rest = format!("[tensor_parallel]\nsequence_parallel = true\n{rest}");
+            let run = sound(&step(model, mesh, "count = 4\nskew = 0.8\ncapacity_factor = 1.5", &rest), CLOSE);
+            let alone = step(model, "", "count = 4\nskew = 0.8\ncapacity_factor = 1.5", "");
+            assert_eq!(run.given().auxiliary.len(), 3, "{alone}");
+        }
+    }
+}
+
 #[test]
 fn what_is_recomputed_dropped_and_rounded_is_what_one_device_has() {
     for rest in [
@@ -292,18 +317,17 @@ fn what_cannot_be_is_refused_with_what_could() {
             ["expert_tensor = 1 cuts experts otherwise", "leave it out"],
         ),
         (
-            "tensor = 2",
-            "count = 4",
-            "[tensor_parallel]\nsequence_parallel = true\n",
-            ["does not share out the tokens", "sequence_parallel = false"],
-        ),
-        (
             "data = 4\nexpert = 4",
             "count = 4",
             "[data_parallel]\nstrategy = \"fsdp\"\n[fsdp]\nshard_size = 2\n",
             ["whole groups of 4", "shard_size = 4"],
         ),
-        ("pipeline = 2", "count = 4", "[pipeline]\nschedule = \"seq1f1b\"\nsegments = 7\n", ["segments of sequences and experts", "1f1b"]),
+        (
+            "pipeline = 2",
+            "count = 4",
+            "[pipeline]\nschedule = \"seq1f1b\"\nsegments = 7\n",
+            ["segments of sequences and experts", "1f1b"],
+        ),
     ] {
         let found = refused(mesh, experts, rest);
         assert!(wanted.iter().all(|part| found.contains(part)), "{wanted:?} are not in\n{found}");

@@ -76,7 +76,7 @@ impl Walk<'_> {
 
     /// Backward for the weights of a norm and of the product behind it, whose gradient `flow` is. The norm's output is made again: it costs
     /// a multiplication, and where tokens are shared out, a gather.
-    pub(in crate::compile) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
+    pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
         let input = self.norm_again(again(site), part, norm);
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
         let gradient = self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first });
@@ -163,7 +163,7 @@ impl Walk<'_> {
     }
 
     /// A norm's output, from what it saved.
-    fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
+    pub(in crate::compile) fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
         let tables = part.module(norm);
         let saved = self.inside(site, part, Flow::Saved, norm);
         let output = self.inside(site, part, Flow::Output, norm);
@@ -246,6 +246,6 @@ impl Walk<'_> {
 }
 
 /// The same place, for ops that compute again.
-fn again(site: Site) -> Site {
+pub(in crate::compile) fn again(site: Site) -> Site {
     Site { origin: Origin { pass: PassName::Recompute, ..site.origin }, ..site }
 }

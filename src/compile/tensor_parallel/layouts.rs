@@ -46,6 +46,8 @@ fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Fl
     let told_by_all = wide(&[&[training.mesh.size(Axis::Tensor)], all.as_slice()].concat());
     let (output, gradient) = match module {
         Module::Logits => (told, whole),
+        // Behind a norm each rank routes its own tokens.
+        Module::Norm2 if training.model.has_experts() => (own, own),
         // The gradient of a norm's output comes from a product, in parts of a sum.
         _ if module.is_norm() => (own, whole),
         _ if module.is_of_stream() => (own, own),

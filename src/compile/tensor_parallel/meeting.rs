@@ -19,6 +19,8 @@ pub(in crate::compile) struct Meeting {
     micro_batch: u32,
     module: Part,
     way: Way,
+    /// The kind of collective, as a number.
+    kind: usize,
 }
 
 /// Ranks that meet.
@@ -79,8 +81,19 @@ impl Walk<'_> {
     /// What all ranks have of `value`, behind each other.
     pub(super) fn gather(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
         let to = self.met(site, part, (module, way));
-        self.meet(site, part, (module, way), CollectiveKind::AllGather, (value, to));
+        self.gather_to(site, part, (module, way), (value, to));
         to
+    }
+
+    /// The same, put where it is wanted.
+    pub(in crate::compile) fn gather_to(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        at: (Module, Way),
+        (value, to): (BufferId, BufferId),
+    ) {
+        self.meet(site, part, at, CollectiveKind::AllGather, (value, to));
     }
 
     /// Where what the ranks have met for is put.
@@ -117,7 +130,7 @@ impl Walk<'_> {
             return;
         }
         let module = part.module(module).part;
-        let meeting = Meeting { first: ranks[0], micro_batch, module, way };
+        let meeting = Meeting { first: ranks[0], micro_batch, module, way, kind: kind as usize };
         let (program, step) = (&mut *self.program, site.origin.step);
         let layout = program.buffers[read.index()].layout;
         let dtype = program.layouts[layout.index()].parts.first().map_or(self.training.precision.parameter, |part| part.dtype);

@@ -23,6 +23,7 @@ use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
 use crate::scenario::Training;
 
+pub(super) use layer::again;
 pub(super) use layouts::layouts;
 pub(super) use meeting::{Circle, Meeting, Way};
 

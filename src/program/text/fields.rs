@@ -189,6 +189,7 @@ pub(super) const MIXTURE: &[Field<Mixture>] = &[
     size_field!("top-k", top_k),
     real_field!("capacity-factor", capacity_factor),
     real_field!("auxiliary", auxiliary),
+    size_field!("groups", groups),
     Field {
         name: "popularity",
         show: |experts| Some(experts.popularity.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
@@ -319,7 +320,7 @@ pub(super) const NO_MODEL: Model = Model {
 
 /// The experts of a model that a text starts from: their fields are all read.
 pub(super) const NO_MIXTURE: Mixture =
-    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, popularity: Vec::new() };
+    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, groups: 0, popularity: Vec::new() };
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {

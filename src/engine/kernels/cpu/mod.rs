@@ -79,7 +79,7 @@ impl Dims {
     }
 
     /// Shape of the residual stream: `[b,t,h]`, t the tokens of the segment.
-    pub(super) fn stream(&self) -> Vec<usize> {
+    fn stream(&self) -> Vec<usize> {
         vec![self.micro_batch_size, self.tokens(), self.model.hidden]
     }
 
