@@ -141,8 +141,11 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    // Tokens that go to experts are no state of replicas.
-    let is_of_state = |id: CollectiveId| run.program.collectives[id.index()].kind != CollectiveKind::AllToAll;
+    // Tokens that go to experts are no state of replicas, and who alone has its experts meets nobody.
+    let is_of_state = |id: CollectiveId| {
+        let collective = &run.program.collectives[id.index()];
+        collective.kind != CollectiveKind::AllToAll && run.program.groups[collective.group.index()].size() > 1
+    };
     ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_state(id) && is_of_replicas(run.program, id)).collect()
 }
 

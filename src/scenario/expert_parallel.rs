@@ -50,7 +50,22 @@ pub(super) fn read_ranks(written: &mut Written, mesh: &Mesh) -> Option<usize> {
         written.refuse(&[&parallel::EXPERT_TENSOR, &parallel::EXPERT], problem);
         return None;
     }
+    refuse_order(written, expert);
     Some(expert)
+}
+
+/// Ranks that share out experts are neighbours among replicas.
+fn refuse_order(written: &mut Written, expert: usize) {
+    let text = written.text(&parallel::ORDER).unwrap_or_default();
+    let place = |axis: &str| text.split('-').position(|name| name == axis);
+    if let (Some(experts), Some(data)) = (place("ep"), place("dp"))
+        && expert > 1
+        && experts > data
+    {
+        let problem = Problem::new("ranks that share out experts are neighbours among the replicas");
+        let problem = problem.allowed("an order with ep before dp");
+        written.refuse(&[&parallel::ORDER, &parallel::EXPERT], problem.hint("tp-cp-ep-dp-pp would do"));
+    }
 }
 
 /// What is wrong with a mesh of experts, and which would be right.
@@ -92,6 +107,10 @@ pub(super) fn check(written: &mut Written, training: &mut Training) {
     let _ = refuse_uneven(written, mixture.count, ranks);
     let tokens = (training.batch.micro_batch_size * training.model.sequence) as u64;
     let _ = refuse_lots(written, tokens, (mixture.top_k * mixture.count) as u64);
+    if training.mesh.size(Axis::Context) > 1 {
+        let problem = Problem::new("a layer of experts takes whole sequences").allowed("context = 1");
+        written.refuse(&[&parallel::CONTEXT, &experts::COUNT], problem.hint("context = 1, or no experts"));
+    }
     let is_forgotten = training.recompute.mode != Recompute::None && !training.recompute.preserve_rng_state;
     if training.model.dropout > 0.0 && is_forgotten {
         let problem = Problem::new("a layer with experts counts its random numbers by place, and needs no state of them");

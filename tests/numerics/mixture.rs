@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device, Result, Tensor};
 use ranklab::base::model::{Model, Parameter, Segment};
 use ranklab::engine::kernels::cpu::data::batch;
-use ranklab::engine::kernels::cpu::{Dims, init};
+use ranklab::engine::kernels::cpu::{Dims, experts, init};
 use ranklab::lab::Run;
 use ranklab::program::Name;
 use ranklab::scenario::Task;
@@ -142,5 +142,22 @@ fn so_is_one_of_slices() -> Result<()> {
         let model = LLAMA.replace("sequence = 5", "sequence = 8").replace("ffn = 6", "ffn = 8");
         check(&format!("[model]\n{model}[batch]\nmicro_batches = 2\nmicro_batch_size = 1\nsteps = 2\n{rest}{experts}"))?;
     }
+    Ok(())
+}
+
+/// A bias decides who is chosen, the logits what the chosen ones weigh; where they lie so far apart that it could not, nothing is chosen.
+#[test]
+fn a_choice_that_is_not_clear_is_an_error() -> Result<()> {
+    let x = Tensor::new(vec![vec![1.0_f64, 2.0, 3.0], vec![0.5, -1.0, 0.25]], &Device::Cpu)?;
+    let router =
+        |scale: f64| Tensor::new(vec![vec![scale, 0.0, 0.0], vec![0.0, scale, 0.0], vec![0.0, 0.0, scale]], &Device::Cpu);
+    let gates = experts::route_as(&x, &router(1.0)?, 2, &[0, 1, 2, 0])?.to_vec2::<f64>()?;
+    let all: f64 = [1.0_f64, 2.0, 3.0].iter().map(|x| x.exp()).sum();
+    assert!((gates[0][1] - 2.0_f64.exp() / all).abs() < 1e-15, "{gates:?}");
+    // 32 apart: the third expert's logit is as large as the second's with its bias.
+    let tie = experts::route_as(&x, &router(32.0)?, 2, &[0, 1, 2, 0]).expect_err("a tie").to_string();
+    assert!(tie.contains("rounding could decide"), "{tie}");
+    let far = experts::route_as(&x, &router(100.0)?, 2, &[0, 1, 2, 0]).expect_err("another choice").to_string();
+    assert!(far.contains("token 0 goes to expert"), "{far}");
     Ok(())
 }
