@@ -7,6 +7,7 @@ mod collective;
 mod context_parallel;
 mod data_parallel;
 mod expand;
+mod expert_parallel;
 mod experts;
 mod flops;
 mod free;

@@ -13,7 +13,7 @@ use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, Rank, Ticks};
 use crate::program::plan::Pass;
 use crate::program::trace::Outcome;
-use crate::program::{Kernel, Name, OpKind, PassName, Program};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, PassName, Program};
 
 /// Floating-point operations of a step on all ranks, a multiply-add counted as two. Sixteen million tokens of a model of 405 billion
 /// parameters need more than 64 bits can count.
@@ -65,7 +65,7 @@ pub fn flops(run: &Run, step: u32) -> Flops {
         // Attention by blocks has one kernel, whether it computes for the first time or again.
         let is_again = run.program.op(op).origin.pass == PassName::Recompute;
         match kernel.kernel {
-            Kernel::Attend if is_again => flops.hardware += kernel.flops,
+            Kernel::Attend if is_again => flops.hardware += u128::from(kernel.flops),
             Kernel::Forward(_)
             | Kernel::BackwardInput(_)
             | Kernel::BackwardWeight(_)
@@ -146,7 +146,12 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_replicas(run.program, id)).collect()
+    // Tokens that go to experts are no state of replicas, and who alone has its experts meets nobody.
+    let is_of_state = |id: CollectiveId| {
+        let collective = &run.program.collectives[id.index()];
+        collective.kind != CollectiveKind::AllToAll && run.program.groups[collective.group.index()].size() > 1
+    };
+    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_state(id) && is_of_replicas(run.program, id)).collect()
 }
 
 /// Whether replicas meet, and not ranks that share a layer's tensors, or for its attention.

@@ -115,8 +115,10 @@ impl Flow {
 }
 
 /// The modules' words in program texts: a number follows, so they end in none.
-const MODULES: [&str; Module::ALL.len()] =
-    ["norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "add-b", "tok", "pos", "norm-c", "logits", "ce"];
+const MODULES: [&str; Module::ALL.len()] = [
+    "norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "route", "dispatch", "expert", "combine", "add-b", "tok",
+    "pos", "norm-c", "logits", "ce",
+];
 
 /// A kind of name in program texts: its prefix, how it is made of its two numbers, and whether it has the second: a micro-batch, a shard or a
 /// chunk.

@@ -112,7 +112,10 @@ fn parameters(training: &Training) -> f64 {
     let [h, f, v, t] = [model.hidden, model.ffn, model.vocab, model.sequence].map(float);
     let qkv = (float(model.heads) + 2.0 * float(model.kv_heads)) * float(model.head_size());
     let matrices = if model.activation == Activation::Swiglu { 3.0 } else { 2.0 };
-    float(model.layers) * (h * qkv + h * h + matrices * h * f + 8.0 * h + f) + 2.0 * v * h + t * h
+    // A router has a row for each expert.
+    let experts = model.experts.as_ref().map_or(0.0, |experts| float(experts.count));
+    let feed_forward = if experts > 0.0 { experts * (matrices * h * f + h) } else { matrices * h * f };
+    float(model.layers) * (h * qkv + h * h + feed_forward + 8.0 * h + f) + 2.0 * v * h + t * h
 }
 
 /// Elements that a step's micro-batches save on all ranks: an upper bound of what lives at once.
@@ -130,7 +133,8 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     let parts = float(training.model.layers) + 2.0;
     let slices = training.mesh.size(Axis::Context);
     let of_attention = if slices > 1 { attention_ops(training.context_parallel.method, float(slices)) } else { 0.0 };
-    let of_part = if slices > 1 || training.mesh.size(Axis::Tensor) > 1 { OF_MODULES } else { 3.0 };
+    let is_cut = slices > 1 || training.mesh.size(Axis::Tensor) > 1 || training.model.has_experts();
+    let of_part = if is_cut { OF_MODULES } else { 3.0 };
     let micro_batch = 2.0 + of_part * parts + of_attention * (parts - 2.0) + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
@@ -155,7 +159,8 @@ fn tensor_ops(training: &Training, expand: bool) -> f64 {
 
 /// No fewer than the model's parameter tensors.
 pub(super) fn tensors(training: &Training) -> f64 {
-    14.0 * float(training.model.layers) + 6.0
+    let of_experts = training.model.experts.as_ref().map_or(0, |experts| 3 * experts.count);
+    (14.0 + float(of_experts)) * float(training.model.layers) + 6.0
 }
 
 /// The first bucket of each stage and the others; no more of them than parameter tensors. A bucket closes behind the tensor that fills it.

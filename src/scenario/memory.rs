@@ -129,7 +129,9 @@ fn in_flight(training: &Training) -> usize {
 /// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet
 /// may have a product that exceeds 64 bits.
 pub(super) fn saved_elements(training: &Training) -> f64 {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
+    // A token goes through the columns of all experts that it chooses, and each keeps a copy of it.
+    let model = &crate::base::model::Model { ffn: training.model.active_ffn(), ..training.model.clone() };
+    let size = training.batch.micro_batch_size;
     let sum = |tensors: Vec<SavedTensor>| -> f64 {
         tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
     };

@@ -4,6 +4,7 @@
 
 mod collective;
 mod context_parallel;
+mod expert_parallel;
 mod experts;
 mod fold;
 mod hardware;
@@ -45,7 +46,7 @@ pub use crate::base::settings::{
     Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype, Rank};
+use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
@@ -103,6 +104,8 @@ pub struct Training {
     pub mesh: Mesh,
     /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
     pub fold: usize,
+    /// The data-parallel ranks that share out the experts of each layer; divides them, and 1 without experts.
+    pub expert: usize,
     /// How ranks share the matrices of each layer.
     pub tensor_parallel: TensorParallel,
     /// How ranks share each sequence.
@@ -455,13 +458,6 @@ impl Training {
         let parts = self.parts(stage).into_iter();
         let elements: usize = parts.flat_map(|part| self.model.parameters_of(part)).map(|parameter| parameter.elements()).sum();
         Bytes(elements as u64 * self.precision.parameter.size())
-    }
-
-    /// Where a rank stands in the model: ranks with the same seat hold the same parameters.
-    #[must_use]
-    pub fn seat(&self, rank: Rank) -> usize {
-        let mesh = &self.mesh;
-        mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
     }
 
     /// Ranks that hold the same parameters and see different data: replicas, those that are folded each for itself, and within each those

@@ -288,3 +288,32 @@ fn replicas_that_have_drifted_apart_are_no_model() {
     let text = problems.to_string();
     assert!(text.contains("r0 and r1 both have") && text.contains("not the same bits") && text.contains("--> dir"), "{text}");
 }
+
+/// Experts are saved by those who hold them: any other number of ranks that share them out goes on from there, on a grid to the same bits.
+#[test]
+fn experts_go_on_bit_for_bit_on_any_ranks() {
+    let model =
+        "[model]\nlayers = 2\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\nffn = 12\n[experts]\ncount = 12\nskew = 0.5\n";
+    let text = |steps: u32, strategy: &str, data: u32, expert: u32, micro_batches: u32| {
+        let parallel = format!(
+            "[parallel]\ndata = {data}\nexpert = {expert}\n[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n"
+        );
+        let rest = format!("[batch]\nmicro_batches = {micro_batches}\nsteps = {steps}\n[numerics]\nexact = true\n{parallel}");
+        scenario(&format!("{model}{rest}"))
+    };
+    for strategy in ["ddp", "zero-1", "zero-3"] {
+        let (whole, end) = finish(&text(3, strategy, 4, 2, 3));
+        let (_, half) = finish(&text(1, strategy, 4, 2, 3));
+        assert_same(&state(&go_on(&half, &text(3, strategy, 4, 2, 3))), &end, strategy);
+        for (data, expert, micro_batches) in [(4, 4, 3), (3, 3, 4), (6, 2, 2), (1, 1, 12), (2, 1, 6)] {
+            let rest = go_on(&half, &text(3, strategy, data, expert, micro_batches));
+            assert_eq!(bits(&rest.losses), bits(&whole.losses[1..]), "{strategy} on {data} ranks, {expert}");
+            assert_eq!(rest.verdict.name(), "equal");
+        }
+    }
+    // A model without experts is another one.
+    let (_, half) = finish(&text(1, "ddp", 2, 2, 1));
+    let dense = "[model]\nlayers = 2\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\nffn = 12\n[batch]\nsteps = 2\n[numerics]\nexact = true\n";
+    let problems = checkpoint::start("test", &half, &scenario(dense)).expect_err("other parameters");
+    assert!(problems.render(false, 200).contains("model.experts"), "{}", problems.render(false, 200));
+}

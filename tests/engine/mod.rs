@@ -17,6 +17,7 @@ mod folding;
 mod half;
 mod layers;
 mod meshes;
+mod mixture;
 mod recompute;
 mod schedules;
 mod search;

@@ -108,6 +108,7 @@ impl Scene {
             fused_qkv: true,
             tied: false,
             dropout: 0.0,
+            experts: None,
         };
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
@@ -125,6 +126,7 @@ impl Scene {
             },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
+            expert: 1,
             data_parallel: DataParallel {
                 strategy: self.strategy,
                 no_sync: true,

@@ -58,9 +58,10 @@ pub(super) fn run(build: &mut Build) {
 
 /// The collective that `op` takes part in, if it becomes messages.
 fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
-    let OpKind::Collective(id) = program.kind(op) else { return None };
-    let stays = matches!(program.collectives[id.index()].kind, CollectiveKind::Barrier | CollectiveKind::AllToAll);
-    (!stays).then_some(id)
+    match program.kind(op) {
+        OpKind::Collective(id) if program.collectives[id.index()].kind.is_expanded() => Some(id),
+        _ => None,
+    }
 }
 
 /// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of others a few on average.

@@ -23,14 +23,18 @@ impl Walk<'_> {
             Recompute::Selective => self.attention_again(again(site), part),
             Recompute::None => {}
         }
-        let hidden = self.inside(site, part, Flow::Output, Module::Up);
         let way = Way::BackwardInput;
         let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let d_sum = self.before_dropout(site, part, Module::Add2, d_y);
-        let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
-        let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
-        let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
-        let d_norm = self.leave(site, part, (Module::Norm2, way), d_norm, None);
+        let d_norm = if self.training.model.has_experts() {
+            self.experts_backward_input(site, part, d_sum)
+        } else {
+            let hidden = self.inside(site, part, Flow::Output, Module::Up);
+            let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
+            let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
+            let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
+            self.leave(site, part, (Module::Norm2, way), d_norm, None)
+        };
         let d_middle = self.input_gradient(site, part, Module::Norm2, &[d_norm, d_y], Module::Add1);
 
         let d_sum = self.before_dropout(site, part, Module::Add1, d_middle);
@@ -60,6 +64,10 @@ impl Walk<'_> {
         ] {
             let d_sum = if self.drops() { self.inside(site, part, Flow::Deferred, add) } else { d_sum };
             self.weight_gradient(site, part, add, &[d_sum]);
+            if last == Module::Down && self.training.model.has_experts() {
+                self.experts_backward_weight(site, part);
+                continue;
+            }
             let input = match last {
                 Module::Down => self.kept(site, part, Flow::Deferred, last).or_else(|| self.kept(site, part, Flow::Saved, last)),
                 _ => None,
@@ -97,7 +105,11 @@ impl Walk<'_> {
         let attended = self.half(site, part, way, x, &[Module::Norm1, Module::Qkv, Module::Attention, Module::Projection]);
         let middle = self.inside(site, part, Flow::Output, Module::Add1);
         self.module_forward(site, part, (Module::Add1, way), &[x, attended], middle);
-        let fed = self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down]);
+        let fed = if self.training.model.has_experts() {
+            self.experts_forward(site, part, way, middle)
+        } else {
+            self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down])
+        };
         // Backward needs all but the layer's own output.
         if way == Way::Forward {
             let y = self.buffer(site, Flows::Activation, part.place, part);
@@ -126,7 +138,7 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn module_forward(
+    pub(in crate::compile) fn module_forward(
         &mut self,
         site: Site,
         part: &PartTables,
@@ -178,7 +190,7 @@ impl Walk<'_> {
     }
 
     /// A norm's output, from what it saved.
-    fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
+    pub(in crate::compile) fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
         let tables = part.module(norm);
         let saved = self.inside(site, part, Flow::Saved, norm);
         let output = self.inside(site, part, Flow::Output, norm);
@@ -226,7 +238,7 @@ impl Walk<'_> {
         self.write(site, self.passes(site, tables).backward_input, gradient, deferred);
     }
 
-    pub(super) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
+    pub(in crate::compile) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
         let tables = part.module(module);
         let gradients = &tables.gradients[site.home];
         if gradients.is_empty() {
@@ -242,7 +254,7 @@ impl Walk<'_> {
         self.reads.extend_from_slice(parameters);
     }
 
-    pub(super) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
+    pub(in crate::compile) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
         match second {
             Some(second) => self.run(site, kernel, &[first, second]),
             None => self.run(site, kernel, &[first]),
@@ -251,16 +263,16 @@ impl Walk<'_> {
 
     /// What a module keeps, if it keeps anything.
     pub(super) fn kept(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> Option<BufferId> {
-        let layout = self.stages.inside[&Inside { flow, module }];
+        let layout = self.stages.inside[site.kind][&Inside { flow, module }];
         (!is_nothing(self.program, layout)).then(|| self.inside(site, part, flow, module))
     }
 
-    pub(super) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
+    pub(in crate::compile) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
         self.buffer(site, Flows::Inside(Inside { flow, module }), part.place, part)
     }
 }
 
 /// The same place, for ops that compute again.
-fn again(site: Site) -> Site {
+pub(in crate::compile) fn again(site: Site) -> Site {
     Site { origin: Origin { pass: PassName::Recompute, ..site.origin }, ..site }
 }

@@ -17,14 +17,15 @@ pub(super) mod sums;
 
 use crate::base::Rank;
 use crate::base::mesh::Axis;
-use crate::base::model::Model;
+use crate::base::model::{Model, Part};
 use crate::base::module::{Module, Split};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
 use crate::scenario::Training;
 
+pub(super) use layer::again;
 pub(super) use layouts::layouts;
-pub(super) use meeting::{Meeting, Way};
+pub(super) use meeting::{Circle, Meeting, Way};
 
 /// Whether the model is cut into modules: where ranks share tensors, or sequences.
 pub(super) fn cuts(training: &Training) -> bool {
@@ -39,6 +40,11 @@ pub(super) fn shares_sequences(training: &Training) -> bool {
 /// The model with a rank's tokens of each sequence.
 pub(super) fn own(training: &Training) -> Model {
     Model { sequence: training.model.sequence / training.mesh.size(Axis::Context), ..training.model.clone() }
+}
+
+/// Whether `part` is cut into modules: where ranks share tensors, and a layer with experts.
+pub(super) fn cuts_part(training: &Training, part: Part) -> bool {
+    cuts(training) || (training.model.has_experts() && matches!(part, Part::Block(_)))
 }
 
 /// Whether the ranks that share tensors each keep their own tokens of the residual stream.

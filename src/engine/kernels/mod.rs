@@ -4,6 +4,7 @@ mod attention;
 pub mod cpu;
 mod experts;
 mod initial;
+mod mixture;
 mod module;
 mod precision;
 mod random;
@@ -80,10 +81,13 @@ pub fn join(program: &Program, unit: &Unit, shards: &[&Value]) -> Result<Vec<Val
 /// If it is too short.
 pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[BufferId]) -> Result<Vec<Value>> {
     let mut cut = |buffer: &BufferId| {
-        let part = &program.layouts[program.buffers[buffer.index()].layout.index()].parts[0];
-        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?;
-        start += part.elements();
-        Ok(one(piece))
+        let cut = |part: &TensorPart| {
+            let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?;
+            start += part.elements();
+            Ok(piece)
+        };
+        let parts = &program.layouts[program.buffers[buffer.index()].layout.index()].parts;
+        Ok(Value::Cpu(parts.iter().map(cut).collect::<Result<Vec<_>>>()?.into()))
     };
     buffers.iter().map(&mut cut).collect()
 }

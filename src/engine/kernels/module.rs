@@ -15,6 +15,9 @@ use crate::program::{Layout, Program};
 impl Operands<'_> {
     /// Output, and what it saves as far as the op has a place for it.
     pub(super) fn module_forward(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_forward(module);
+        }
         let dims = self.dims()?;
         let results = self.cut(&dims, module).forward(&self.flowing(&dims, 0..self.op.reads.len())?)?;
         let (output, saved) = if module == Module::Loss { self.weighed(results)? } else { results };
@@ -64,6 +67,9 @@ impl Operands<'_> {
 
     /// The gradient of the input, and what W needs of it. What forward saved stands behind the values, before the parameters.
     pub(super) fn module_backward_input(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_input(module);
+        }
         let dims = self.dims()?;
         let place = match module {
             Module::Norm1 | Module::Norm2 => Some(2),
@@ -87,6 +93,9 @@ impl Operands<'_> {
 
     /// The gradients of the parameters, added to those so far, which stand behind the values.
     pub(super) fn module_backward_weight(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_weight(module);
+        }
         let dims = self.dims()?;
         let values = self.op.reads.len().saturating_sub(self.op.writes.len());
         let operands = self.flowing(&dims, 0..values)?;

@@ -5,6 +5,7 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::mixture::Mixture;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
@@ -195,6 +196,20 @@ pub(super) const MODEL: &[Field<Model>] = &[
     real_field!("dropout", dropout),
 ];
 
+pub(super) const MIXTURE: &[Field<Mixture>] = &[
+    size_field!("count", count),
+    size_field!("top-k", top_k),
+    real_field!("capacity-factor", capacity_factor),
+    real_field!("auxiliary", auxiliary),
+    size_field!("groups", groups),
+    Field {
+        name: "popularity",
+        show: |experts| Some(experts.popularity.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        read: |experts, text| text.split(',').map(whole).collect::<Option<_>>().map(|shares| experts.popularity = shares),
+        allowed: "whole numbers between commas, one for each expert",
+    },
+];
+
 pub(super) const ATTENTION: &[Field<Attention>] = &[
     size_field!("batch", batch),
     size_field!("sequence", sequence),
@@ -313,7 +328,12 @@ pub(super) const NO_MODEL: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
+
+/// The experts of a model that a text starts from: their fields are all read.
+pub(super) const NO_MIXTURE: Mixture =
+    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, groups: 0, popularity: Vec::new() };
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {

@@ -235,6 +235,9 @@ fn closing(data: &RunData, y: u16, others: &str, wide: bool, pen: &mut Pen<'_>) 
         let losses: Vec<String> = data.report.loss.iter().take(12).map(|loss| format!("{loss:.4}")).collect();
         y = fact(pen, y, "loss", &losses.join(" "));
     }
+    if let Some(experts) = data.report.experts.as_ref().filter(|_| data.program().setting.model.is_some()) {
+        y = fact(pen, y, "experts", &experts.words());
+    }
     y = fact(pen, y, "verdict", &verdict(data));
     for one in &data.report.diagnosis {
         y = fact(pen, y, "diagnosis", &format!("r{}: {}", one.rank, one.cause));

@@ -19,6 +19,7 @@ pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod mixture;
 pub mod module;
 pub mod optimizer;
 

@@ -326,6 +326,7 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
             linear::forward(&cut.linears(), &bound, &activated, None)
         }
         Module::Tokens | Module::Logits | Module::Loss => bail!("{} is computed apart", cut.module),
+        Module::Route | Module::Dispatch | Module::Experts | Module::Combine => bail!("{} is of experts", cut.module),
     };
     Ok((rows(output, &values[0], width)?, saved))
 }
