@@ -16,6 +16,7 @@ use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
+use super::layer::Stock;
 use super::slices::Slices;
 use super::stages::{self, PartTables, Passes, Stages};
 use super::tensor_parallel::Meeting;
@@ -39,7 +40,7 @@ pub(super) fn run(build: &mut Build) {
     build.sharing = Some(sharing);
     let stages = Stages::new(&mut build.program, training, &homes, &slices, &build.held);
     make_room(&mut build.program, training, &stages);
-    let mut meetings = BTreeMap::new();
+    let (mut meetings, mut stock) = (BTreeMap::new(), Stock::default());
     for (number, lane) in stages::lanes(training).into_iter().enumerate() {
         let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
         for round in 0..rounds {
@@ -52,6 +53,7 @@ pub(super) fn run(build: &mut Build) {
                 ranks: (0..training.mesh.size(Axis::Pipeline)).map(|row| stages::rank(training, lane, row)).collect(),
                 round,
                 flow: Flow::new(&stages, homes.micro_batches),
+                stock: &mut stock,
                 meetings: &mut meetings,
                 overlapped: false,
                 reads: Vec::new(),
@@ -90,6 +92,8 @@ pub(super) struct Walk<'a> {
     ranks: Vec<Rank>,
     round: u32,
     flow: Flow,
+    /// What the attentions of layers share, where ranks have slices of sequences.
+    pub stock: &'a mut Stock,
     /// The collectives inside layers so far.
     pub meetings: &'a mut BTreeMap<Meeting, CollectiveId>,
     /// The slot at work runs as one with another.

@@ -91,7 +91,7 @@ impl Stages {
         let (model, dtype) = (&training.model, training.precision.parameter);
         let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
         let pieces = pieces(training);
-        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
+        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model) / training.mesh.size(Axis::Context)];
         let shares_tokens = tensor_parallel::shares_tokens(training);
         let stream = |piece: &Piece| if shares_tokens { tensor_parallel::tokens(training) } else { tokens(piece).to_vec() };
         let activation = |piece: &Piece| [stream(piece), vec![model.hidden]].concat();
@@ -254,7 +254,7 @@ fn cost_of(training: &Training, Piece { size, segment, place }: Piece, kernel: K
     {
         return expert_parallel::cost(training, place, (kernel, module), shares);
     }
-    let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
+    let (model, ranks) = (&tensor_parallel::own(training), training.mesh.size(Axis::Tensor));
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
     // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
     let bytes = match kernel.words().1 {

@@ -21,7 +21,8 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
             if let Kernel::Forward(_) = kernel {
                 let loss = loss(program, op, &results)?;
                 // Ranks that share the head's tensors all have the loss.
-                let is_new = |loss: &Loss| losses.iter().rev().all(|known| known.micro_batch != loss.micro_batch);
+                let place = |loss: &Loss| (loss.micro_batch, loss.slice);
+                let is_new = |loss: &Loss| losses.iter().rev().all(|known| place(known) != place(loss));
                 losses.extend(loss.filter(is_new));
                 let of_router = router_loss(program, op, &results)?;
                 let place = |one: &Auxiliary| (one.layer, one.place, one.loss.micro_batch);
@@ -61,7 +62,8 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     };
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
-    Ok(Some(Loss { step: view.origin.step, micro_batch, value }))
+    let slice = program.setting.context.split(view.rank).place;
+    Ok(Some(Loss { step: view.origin.step, micro_batch, slice, value }))
 }
 
 /// The auxiliary loss, where `op` is a router: it stands behind the gates.
@@ -76,7 +78,7 @@ fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<
     let all = program.setting.micro_batch_size * program.setting.model.as_ref().map_or(0, |model| model.sequence);
     let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
     let place = if own < all { program.setting.tensor.split(view.rank).place } else { 0 };
-    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, value } }))
+    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice: 0, value } }))
 }
 
 impl Values {

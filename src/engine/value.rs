@@ -55,6 +55,8 @@ pub struct Loss {
     pub step: u32,
     /// Micro-batch of the whole run.
     pub micro_batch: u32,
+    /// Which slice of its sequences, where ranks have slices.
+    pub slice: usize,
     /// Mean over its tokens.
     pub value: f64,
 }

@@ -138,7 +138,7 @@ pub fn mean_losses(losses: &[Loss], setting: &Setting) -> Vec<f64> {
     let mean = |step| {
         // Summed by micro-batch, so that the schedule's order does not show in the last bits.
         let mut of_step: Vec<Loss> = losses.iter().copied().filter(|loss| loss.step == step).collect();
-        of_step.sort_by_key(|loss| loss.micro_batch);
+        of_step.sort_by_key(|loss| (loss.micro_batch, loss.slice));
         of_step.iter().map(|loss| weight(loss) * loss.value).sum::<f64>() / of_step.len() as f64
     };
     (0..steps).map(mean).collect()

@@ -4,7 +4,7 @@ use crate::base::hardware::{Costs, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
 use crate::base::module::Split;
 use crate::base::precision::Precision;
-use crate::base::settings::{AllReduce, Dtype};
+use crate::base::settings::{AllReduce, Dtype, Recompute};
 use crate::base::units::Clock;
 use crate::scenario::{Collective, Order, Reshard, Scenario, Task, Training};
 use crate::schedule::Times;
@@ -64,9 +64,12 @@ pub fn find(all: &[Formula], quantity: Quantity) -> Option<&Formula> {
     all.iter().find(|formula| formula.of == quantity)
 }
 
-/// With equal stages and free messages.
+/// With equal stages and free messages, and nothing computed twice.
 fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula> {
     let Order::Schedule(schedule) = &training.pipeline.order else { return Vec::new() };
+    if training.recompute.mode != Recompute::None {
+        return Vec::new();
+    }
     let slots = [unit.forward, unit.backward_input, unit.backward_weight, unit.overlapped];
     let [forward, input, weight, overlapped] = slots.map(|slot| clock.in_unit(slot));
     let (size, times) = (training.size(), Times { forward, input, weight, overlapped });
@@ -74,8 +77,13 @@ fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula>
     let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
     let theory = &schedule.theory;
     let formula = |of, text: &str, value| Formula { of, text: text.to_owned(), value };
+    let makespan = formula(Quantity::Makespan, theory.makespan, busy + idle);
+    // Later micro-batches fill what the first step leaves idle.
+    if schedule.updates.is_asynchronous() {
+        return vec![makespan];
+    }
     vec![
-        formula(Quantity::Makespan, theory.makespan, busy + idle),
+        makespan,
         formula(Quantity::BubbleFraction, theory.fraction, idle / (busy + idle)),
         formula(Quantity::BubbleRatio, theory.ratio, idle / busy),
     ]

@@ -3,6 +3,7 @@
 pub mod blocks;
 pub mod breakpoint;
 pub mod compare;
+pub mod cube;
 pub mod explain;
 pub mod export;
 pub mod flow;

@@ -84,7 +84,7 @@ impl Verdict {
     /// What the result is compared with.
     #[must_use]
     pub fn device(&self) -> &'static str {
-        if self.delayed_weights { "one device with the same delayed weights" } else { "one device" }
+        if self.delayed_weights { "one device with equally old weights" } else { "one device" }
     }
 }
 
@@ -179,8 +179,8 @@ pub struct CriticalReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "described in the schema")]
 pub struct FlopsReport {
-    pub model: u64,
-    pub hardware: u64,
+    pub model: u128,
+    pub hardware: u128,
 }
 
 /// One rank's numbers.

@@ -8,19 +8,21 @@ use std::collections::BTreeSet;
 use super::metrics::Metrics;
 use super::run::Run;
 use super::traffic::collective_of;
+use crate::base::settings::AttentionTensor;
 use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, Rank, Ticks};
 use crate::program::plan::Pass;
 use crate::program::trace::Outcome;
-use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, PassName, Program};
 
-/// Floating-point operations of a step on all ranks, a multiply-add counted as two.
+/// Floating-point operations of a step on all ranks, a multiply-add counted as two. Sixteen million tokens of a model of 405 billion
+/// parameters need more than 64 bits can count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flops {
     /// What the model needs: forward, and backward for inputs and weights. MFU counts these.
-    pub model: u64,
+    pub model: u128,
     /// What the hardware computes for it: recomputation, too. HFU counts these.
-    pub hardware: u64,
+    pub hardware: u128,
 }
 
 /// Shares of the peak of all devices.
@@ -60,7 +62,10 @@ pub fn flops(run: &Run, step: u32) -> Flops {
     for op in run.program.all().filter(|&op| run.of_step(op, step) && run.times(op).is_some()) {
         let OpKind::Run(kernel) = run.program.kind(op) else { continue };
         let kernel = run.program.kernels[kernel.index()];
+        // Attention by blocks has one kernel, whether it computes for the first time or again.
+        let is_again = run.program.op(op).origin.pass == PassName::Recompute;
         match kernel.kernel {
+            Kernel::Attend if is_again => flops.hardware += u128::from(kernel.flops),
             Kernel::Forward(_)
             | Kernel::BackwardInput(_)
             | Kernel::BackwardWeight(_)
@@ -70,14 +75,14 @@ pub fn flops(run: &Run, step: u32) -> Flops {
             | Kernel::Experts
             | Kernel::ExpertsBackward
             | Kernel::RouteBackward => {
-                flops.model += kernel.flops;
-                flops.hardware += kernel.flops;
+                flops.model += u128::from(kernel.flops);
+                flops.hardware += u128::from(kernel.flops);
             }
-            Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => flops.hardware += kernel.flops,
+            Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => flops.hardware += u128::from(kernel.flops),
             _ => {}
         }
     }
-    let fold = run.program.fold() as u64;
+    let fold = run.program.fold() as u128;
     Flops { model: flops.model * fold, hardware: flops.hardware * fold }
 }
 
@@ -149,10 +154,15 @@ fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_state(id) && is_of_replicas(run.program, id)).collect()
 }
 
-/// Whether replicas meet, and not ranks that share a layer's tensors.
+/// Whether replicas meet, and not ranks that share a layer's tensors, or for its attention.
 fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
-    let group = &program.groups[program.collectives[id.index()].group.index()];
+    let collective = &program.collectives[id.index()];
+    let group = &program.groups[collective.group.index()];
     let line = program.setting.tensor;
+    let first_word = collective.label.split(' ').next().unwrap_or_default();
+    if program.setting.context.ranks > 1 && AttentionTensor::find(first_word).is_some() {
+        return false;
+    }
     line.ranks == 1 || group.ranks.iter().all(|&rank| line.split(rank) == line.split(group.ranks[0]))
 }
 

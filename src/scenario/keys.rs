@@ -190,7 +190,7 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
-        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel slices of every sequence";
         EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
             "ranks that share out the experts: no factor of the world, they are data-parallel ranks";
         EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
@@ -233,7 +233,7 @@ keys! {
     fsdp Fsdp {
         SHARD_SIZE "shard_size" Integer(1, 65_536), Like("1", "all data-parallel ranks"), "ranks",
             "ranks that share one copy; fewer than data is hybrid sharding";
-        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Is("true"), "",
+        RESHARD_AFTER_FORWARD "reshard_after_forward" BoolOr(2, 32_768), Like("true", "true; of several stages false"), "",
             "gathered parameters are freed after forward and gathered again for backward; a number: kept as shards of so many ranks";
         PREFETCH "prefetch" Integer(0, 10_000), Is("1"), "units", "how many units ahead of computation parameters are gathered";
         IN_FLIGHT "in_flight" Integer(1, 10_000), Is("2"), "units", "the most units that are gathered at a time";

@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Scenario, Task, Training, Updates};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Reshard, Scenario, Task, Training, Updates};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -131,7 +131,10 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    let of_part = if training.mesh.size(Axis::Tensor) > 1 || training.model.has_experts() { OF_MODULES } else { 3.0 };
+    // Every hop of a ring, with its messages; forward and backward.
+    let hops = 16.0 * (float(training.mesh.size(Axis::Context)) - 1.0);
+    let is_cut = training.mesh.size(Axis::Tensor) > 1 || hops > 0.0 || training.model.has_experts();
+    let of_part = if is_cut { OF_MODULES + hops } else { 3.0 };
     let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
@@ -184,9 +187,9 @@ fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 
     tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand, sums_once)
 }
 
-/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out.
+/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out, for a step one of each under stages.
 fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
-    let data = float(training.mesh.size(Axis::Data));
+    let data = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     if training.data_ranks() == 1 {
         return 0.0;
     }
@@ -196,8 +199,11 @@ fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
     let all_reduce = if expand { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) } else { 4.0 * data };
     if sharing.parameters {
         let wrapped = float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
+        let sums = if training.accumulates_whole() && sums_once { 1.0 } else { micro_batches };
+        let stays = training.accumulates_whole() && training.fsdp.reshard_after_forward == Reshard::Keep;
+        let gathers = if stays { 1.0 } else { 2.0 * micro_batches };
         let replicas = if shards < training.data_ranks() { 2.0 * ring(data / float(shards)) } else { 0.0 };
-        return wrapped * micro_batches * (3.0 * ring(float(shards)) + replicas);
+        return wrapped * ((gathers + sums) * ring(float(shards)) + sums * replicas);
     }
     let each = match sharing {
         Sharing { gradients: true, .. } => (1.0 + micro_batches) * ring(data),

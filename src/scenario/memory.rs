@@ -100,7 +100,7 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     let tensors = float(2 + training.optimizer.kind.moments());
     #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
     let state = training.precision.bytes(training.optimizer.kind).iter().sum::<u64>() as f64;
-    let replicas = float(training.mesh.size(Axis::Data));
+    let replicas = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));

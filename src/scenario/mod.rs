@@ -3,6 +3,7 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod context_parallel;
 mod expert_parallel;
 mod experts;
 mod fold;
@@ -52,6 +53,7 @@ use crate::program::tables::Padded;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
+pub use context_parallel::ContextParallel;
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
 pub use settings::{Setting, settings};
@@ -106,6 +108,8 @@ pub struct Training {
     pub expert: usize,
     /// How ranks share the matrices of each layer.
     pub tensor_parallel: TensorParallel,
+    /// How ranks share each sequence.
+    pub context_parallel: ContextParallel,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.
@@ -456,10 +460,11 @@ impl Training {
         Bytes(elements as u64 * self.precision.parameter.size())
     }
 
-    /// Data-parallel ranks, those that are folded each for itself.
+    /// Ranks that hold the same parameters and see different data: replicas, those that are folded each for itself, and within each those
+    /// that have slices of its sequences.
     #[must_use]
     pub fn data_ranks(&self) -> usize {
-        self.mesh.size(Axis::Data) * self.fold
+        self.mesh.size(Axis::Data) * self.mesh.size(Axis::Context) * self.fold
     }
 
     /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.

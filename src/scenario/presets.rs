@@ -14,12 +14,18 @@ pub struct Preset {
 }
 
 /// Every preset; the first is the one that an unwritten `[model]` means.
-pub static PRESETS: [Preset; 7] = [
+pub static PRESETS: [Preset; 9] = [
     Preset { name: "tiny", meaning: "small enough to compute in a blink, with bytes as its vocabulary", model: TINY },
     Preset { name: "gpt2", meaning: "GPT-2 with 124 million parameters", model: GPT2 },
     Preset { name: "llama-7b", meaning: "LLaMA with 6.7 billion parameters", model: LLAMA_7B },
     Preset { name: "llama-70b", meaning: "Llama 2 with 69 billion parameters and 8 key and value heads", model: LLAMA_70B },
+    Preset { name: "llama-405b", meaning: "Llama 3 with 406 billion parameters and 8 key and value heads", model: LLAMA_405B },
     Preset { name: "gpt3-175b", meaning: "GPT-3 with 175 billion parameters", model: GPT3_175B },
+    Preset {
+        name: "bloom-176b",
+        meaning: "BLOOM with 176 billion parameters; positions rotate, where BLOOM's are biases of scores",
+        model: BLOOM_176B,
+    },
     Preset { name: "mt-530b", meaning: "Megatron-Turing with 530 billion parameters", model: MT_530B },
     Preset { name: "1t", meaning: "Megatron's model of 1,008 billion parameters", model: ONE_TRILLION },
 ];
@@ -138,8 +144,25 @@ const LLAMA_7B: Model = Model {
 /// Touvron et al. 2023, arXiv 2307.09288; sizes of the released checkpoint.
 const LLAMA_70B: Model = Model { layers: 80, hidden: 8192, heads: 64, kv_heads: 8, sequence: 4096, ffn: 28_672, ..LLAMA_7B };
 
+/// Grattafiori et al. 2024, arXiv 2407.21783, table 3.
+const LLAMA_405B: Model =
+    Model { layers: 126, hidden: 16_384, heads: 128, sequence: 8192, vocab: 128_256, ffn: 53_248, ..LLAMA_70B };
+
 /// Brown et al. 2020, arXiv 2005.14165, table 2.1; GPT-2's vocabulary.
 const GPT3_175B: Model = Model { layers: 96, hidden: 12_288, heads: 96, kv_heads: 96, sequence: 2048, ffn: 49_152, ..GPT2 };
+
+/// Workshop et al. 2022, arXiv 2211.05100, table 3, but for its positions and the norm behind its embedding.
+const BLOOM_176B: Model = Model {
+    layers: 70,
+    hidden: 14_336,
+    heads: 112,
+    kv_heads: 112,
+    sequence: 2048,
+    vocab: 250_880,
+    ffn: 57_344,
+    positions: Positions::Rotary,
+    ..GPT2
+};
 
 /// Narayanan et al. 2021, arXiv 2104.04473, table 1, with its vocabulary of 51,200 and sequences of 2,048.
 const MT_530B: Model =
@@ -171,6 +194,9 @@ mod tests {
         check("gpt2", 124_439_808);
         check("llama-7b", 6_738_415_616);
         check("llama-70b", 68_976_648_192);
+        check("llama-405b", 405_853_388_800);
+        // The released one has 2 h more, in the norm behind its embedding.
+        check("bloom-176b", 176_247_271_424 - 2 * 14_336);
         // 12 l h^2 + 13 l h + (v + t) h, and the last norm's 2 h, which the papers' formula leaves out.
         let formula = |l: usize, h: usize, v: usize, t: usize| 12 * l * h * h + 13 * l * h + (v + t) * h + 2 * h;
         check("gpt3-175b", formula(96, 12_288, 50_257, 2048));

@@ -40,7 +40,8 @@ fn usual_buckets(strategy: Strategy, precision: Precision) -> (Bytes, Option<Byt
 
 /// How sharded parameters are gathered.
 pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fsdp> {
-    let data = mesh.map(|mesh| mesh.size(Axis::Data));
+    let data = mesh.map(|mesh| mesh.size(Axis::Data) * mesh.size(Axis::Context));
+    let stages = mesh.map_or(1, |mesh| mesh.size(Axis::Pipeline));
     let shard_size = written.or(&fsdp::SHARD_SIZE, Written::size, data);
     if let (Some(data), Some(shard_size)) = (data, shard_size)
         && !data.is_multiple_of(shard_size)
@@ -54,17 +55,18 @@ pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fs
     }
     Some(Fsdp {
         shard_size: shard_size?,
-        reshard_after_forward: read_reshard(written, shard_size?)?,
+        reshard_after_forward: read_reshard(written, shard_size?, stages)?,
         prefetch: written.size(&fsdp::PREFETCH)?,
         in_flight: written.size(&fsdp::IN_FLIGHT)?,
         wrap: written.choice(&fsdp::WRAP, Wrap::find)?,
     })
 }
 
-/// FSDP2's rule: a number is a divisor of the ranks that share a copy, and neither 1 nor all of them.
-fn read_reshard(written: &mut Written, shard_size: usize) -> Option<Reshard> {
+/// FSDP2's rule: a number is a divisor of the ranks that share a copy, and neither 1 nor all of them. Where nobody says, stages keep their
+/// parameters, as TorchTitan's do: a pipeline has many micro-batches to gather them for.
+fn read_reshard(written: &mut Written, shard_size: usize, stages: usize) -> Option<Reshard> {
     let key = &fsdp::RESHARD_AFTER_FORWARD;
-    if let Some(flag) = written.flag(key) {
+    if let Some(flag) = written.or(key, Written::flag, Some(stages == 1)) {
         return Some(if flag { Reshard::Free } else { Reshard::Keep });
     }
     let ranks = written.size(key)?;
@@ -210,6 +212,13 @@ fn refuse_prefetch(written: &mut Written, training: &Training) {
 }
 
 impl Training {
+    /// Whether ranks that share parameters add up whole gradients over a step, and keep what they do not free behind forward to its end:
+    /// FSDP's stages, whose schedule says when a step's last micro-batch has come. Source: PyTorch, `pipelining/stage.py`.
+    #[must_use]
+    pub fn accumulates_whole(&self) -> bool {
+        self.data_parallel.strategy == Strategy::Fsdp && self.mesh.size(Axis::Pipeline) > 1
+    }
+
     /// The parts of `stage`, cut into units that are gathered as a whole. A tied head and its embedding share one.
     #[must_use]
     pub fn wrapped(&self, stage: usize) -> Vec<Vec<crate::base::model::Part>> {

@@ -5,8 +5,8 @@ use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
 use super::{
-    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, expert_parallel, model, pipeline, sharding,
-    tensor_parallel,
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, context_parallel, expert_parallel, model, pipeline,
+    sharding, tensor_parallel,
 };
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
@@ -27,6 +27,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         expert_parallel::read(written, model, size)
     });
     let tensor_parallel = tensor_parallel::read(written);
+    let context_parallel = context_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written, precision);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
@@ -42,6 +43,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         fold: 1,
         expert: expert?,
         tensor_parallel: tensor_parallel?,
+        context_parallel: context_parallel?,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
         recompute: recompute?,
@@ -50,6 +52,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     };
     experts?;
     tensor_parallel::check(written, &training);
+    context_parallel::check(written, &training);
     expert_parallel::check(written, &mut training);
     sharding::check(written, &mut training);
     Some(training)
@@ -90,11 +93,12 @@ fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
 }
 
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {
-    if written.size(&parallel::CONTEXT).is_some_and(|context| context > 1) {
-        let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
-        written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
-    }
-    let axes = [(Axis::Data, &parallel::DATA), (Axis::Pipeline, &parallel::PIPELINE), (Axis::Tensor, &parallel::TENSOR)];
+    let axes = [
+        (Axis::Data, &parallel::DATA),
+        (Axis::Pipeline, &parallel::PIPELINE),
+        (Axis::Tensor, &parallel::TENSOR),
+        (Axis::Context, &parallel::CONTEXT),
+    ];
     let sizes = axes.map(|(axis, key)| written.size(key).map(|size| (axis, key, size)));
     let order = read_order(written);
     let sizes: Vec<(Axis, &'static Key, usize)> = sizes.into_iter().collect::<Option<_>>()?;

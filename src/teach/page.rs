@@ -106,17 +106,20 @@ pub enum View {
     Metrics,
     /// The wait-for graph.
     Waits,
+    /// Ranks along the axes of the mesh, and the groups of one.
+    Mesh,
 }
 
 impl View {
     /// Every view with its name in lessons.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Timeline, "timeline"),
         (Self::Debug, "debug"),
         (Self::Links, "links"),
         (Self::Memory, "memory"),
         (Self::Metrics, "metrics"),
         (Self::Waits, "waits"),
+        (Self::Mesh, "mesh"),
     ];
 
     /// The view called `name`.

@@ -308,6 +308,7 @@ pub const TABLE: &[Binding] = &[
     bind(Command::Show(View::Memory), &["5"], "view-memory", "memory over time").page(),
     bind(Command::Show(View::Metrics), &["6"], "view-metrics", "where the time goes").page(),
     bind(Command::Show(View::Waits), &["7"], "view-waits", "who waits for whom").page(),
+    bind(Command::Show(View::Mesh), &["8"], "view-mesh", "where ranks stand, and whom each meets").page(),
     bind(Command::Show(View::Edit), &["E"], "view-edit", "edit the plan of the pipeline").page(),
     bind(Command::Show(View::Compare), &["9"], "view-compare", "this run beside a pinned one").page(),
     bind(Command::MoveCellLeft, &["("], "cell-left", "move the cell left")

@@ -149,6 +149,7 @@ fn panes(model: &Model, class: Class, body: Rect) -> Vec<Placed> {
         View::Memory => vec![framed(Pane::Memory, body)],
         View::Metrics => vec![framed(Pane::Metrics, body)],
         View::Waits => vec![framed(Pane::Waits, body)],
+        View::Mesh => vec![framed(Pane::Mesh, body)],
         View::Edit => plan_and_run(model, class, body),
         View::Compare => runs_and_differences(class, body),
     };
@@ -275,6 +276,7 @@ fn shown_beside(model: &Model) -> Pane {
         teach::View::Memory => Pane::Memory,
         teach::View::Metrics => Pane::Metrics,
         teach::View::Waits => Pane::Waits,
+        teach::View::Mesh => Pane::Mesh,
     }
 }
 

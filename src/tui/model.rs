@@ -38,6 +38,8 @@ pub enum View {
     Metrics,
     /// Who waits for whom.
     Waits,
+    /// Where the ranks stand, and whom each meets.
+    Mesh,
     /// The plan, to be edited, and its run.
     Edit,
     /// Two runs on one time axis.
@@ -45,7 +47,7 @@ pub enum View {
 }
 
 /// How many views there are.
-pub const VIEWS: usize = 10;
+pub const VIEWS: usize = 11;
 
 /// A part of a view that can have the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub enum Pane {
     Metrics,
     /// Who waits for whom.
     Waits,
+    /// Where the ranks stand, and whom each meets.
+    Mesh,
     /// The cells of the plan that is edited.
     Plan,
     /// What that plan takes, beside its par.
@@ -269,7 +273,7 @@ pub enum Shown {
 
 impl View {
     /// The views of a run in the order of their keys.
-    pub const OF_A_RUN: [Self; 9] = [
+    pub const OF_A_RUN: [Self; 10] = [
         Self::Lesson,
         Self::Timeline,
         Self::Debugger,
@@ -277,6 +281,7 @@ impl View {
         Self::Memory,
         Self::Metrics,
         Self::Waits,
+        Self::Mesh,
         Self::Edit,
         Self::Compare,
     ];
@@ -293,6 +298,7 @@ impl View {
             Self::Memory => ("Memory", "Mem"),
             Self::Metrics => ("Metrics", "Met"),
             Self::Waits => ("Waits", "Wai"),
+            Self::Mesh => ("Mesh", "Msh"),
             Self::Edit => ("Edit", "Edt"),
             Self::Compare => ("Compare", "Cmp"),
         }

@@ -7,7 +7,7 @@ use super::data::{PanelView, RunData};
 use super::layout::{Class, Layout, Placed, SMALLEST};
 use super::model::{Model, Pane, View};
 use super::panels::{
-    chrome, compare, debugger, held, links, memory, metrics, plan, popup, selected, shelf, text, timeline, waits,
+    chrome, compare, debugger, held, links, memory, mesh, metrics, plan, popup, selected, shelf, text, timeline, waits,
 };
 use super::pen::Pen;
 use super::theme::Role;
@@ -85,7 +85,7 @@ fn pane(model: &Model, placed: &Placed, focus: bool, pen: &mut Pen<'_>) {
             compare::differences(model, &mut inside);
             "Differences".to_owned()
         }
-        Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits => {
+        Pane::Debugger | Pane::Links | Pane::Memory | Pane::Metrics | Pane::Waits | Pane::Mesh => {
             inside.say(1, 0, timeline::no_run(model), Role::Quiet);
             model.view.names().0.to_owned()
         }
@@ -108,6 +108,7 @@ fn run_panel(pane: Pane) -> Option<Draw> {
         Pane::Memory => memory::draw,
         Pane::Metrics => metrics::draw,
         Pane::Waits => waits::draw,
+        Pane::Mesh => mesh::draw,
         Pane::Lessons
         | Pane::About
         | Pane::Text

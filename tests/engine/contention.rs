@@ -195,3 +195,96 @@ fn a_traced_transfer_ends_when_it_ends() {
     }
     assert_eq!(crossings, 16, "every rank sends one to the other node, and one back");
 }
+
+/// A step of so many micro-batches on ranks of which every node has so many, behind one NIC where they share.
+fn mesh(parallel: &str, micro_batches: usize, (sharing, per_node): (bool, usize), settings: &str) -> Run {
+    run(&format!(
+        "[model]\nlayers = 4\nhidden = 64\nheads = 4\nsequence = 32\nvocab = 50\nbias = \"none\"\n[batch]\nmicro_batches = {micro_batches}\nsteps = 1\n\
+         [parallel]\n{parallel}\n[data_parallel]\nexpand = false\nbucket_mib = 100\nfirst_bucket_mib = 100\n\
+         [hardware]\ncosts = \"h100-nvlink\"\nranks_per_node = {per_node}\nsharing = {sharing}\n{}{LINKS}\n{settings}\n",
+        if sharing { "nics_per_node = 1\n" } else { "" }
+    ))
+}
+
+/// The collectives of the ranks that share layers: how often the payload goes round, its bytes, and the time.
+fn inside_layers(run: &Run) -> Vec<(u64, u64, u64)> {
+    let program = run.session.program();
+    let metrics = metrics(run);
+    let is_it = |stats: &&ranklab::observe::traffic::CollectiveStats| {
+        let collective = &program.collectives[stats.collective.index()];
+        program.groups[collective.group.index()].name.starts_with("tp")
+    };
+    let rounds = |stats: &ranklab::observe::traffic::CollectiveStats| program.collectives[stats.collective.index()].kind.rounds();
+    let all = metrics.collectives.iter().filter(is_it);
+    all.map(|stats| (rounds(stats), stats.bytes.0, (stats.end - stats.start).0)).collect()
+}
+
+/// Two ranks of a node share layers with two of another node: both sums of a layer leave through one NIC at the same time, each at half its
+/// speed. With the layers' ranks side by side none of them leaves the node.
+#[test]
+fn sums_inside_layers_share_nics() {
+    let across = mesh("tensor = 2\ndata = 2\norder = \"dp-tp-cp-pp\"", 3, (true, 2), "");
+    let sums = inside_layers(&across);
+    assert!(sums.len() >= 2 * 4 * 4 * 3, "two groups, four layers, four sums, three micro-batches: {}", sums.len());
+    for (rounds, bytes, took) in sums {
+        // A ring of two: a round is a latency and half of the payload, a byte a nanosecond, of which two groups have half each.
+        assert_eq!(took, rounds * (5_000 + 2 * bytes.div_ceil(2)), "{bytes} bytes, {rounds} rounds");
+    }
+    let inside = mesh("tensor = 2\ndata = 2\norder = \"tp-dp-cp-pp\"", 3, (true, 2), "");
+    for (rounds, bytes, took) in inside_layers(&inside) {
+        assert_eq!(took, rounds * 1_000 + (rounds * bytes.div_ceil(2)).div_ceil(10), "{bytes} bytes, {rounds} rounds");
+    }
+    assert_eq!(across.verdict.name(), "expected-drift", "sharing changes no number");
+}
+
+/// A message's send: when it started and ended, and its bytes.
+fn sends(run: &Run, from: u32, to: u32) -> Vec<(u64, u64, u64)> {
+    let observed = run.observed();
+    let (program, of_run) = (run.session.program(), &observed.run);
+    let is_it = |op: ranklab::base::OpId| match program.kind(op) {
+        OpKind::Send(channel) => {
+            let channel = program.channels[channel.index()];
+            (channel.from.0, channel.to.0) == (from, to)
+        }
+        _ => false,
+    };
+    let all = program.all().filter(|&op| is_it(op));
+    all.map(|op| {
+        let times = of_run.times(op).expect("it ran");
+        (times.start.0, times.end.0, of_run.message_bytes(op).0)
+    })
+    .collect()
+}
+
+/// Two pipelines whose stages stand in two nodes send at the same time through one NIC.
+#[test]
+fn messages_of_pipelines_share_nics() {
+    let beside = mesh("pipeline = 2\ndata = 2\norder = \"dp-pp-tp-cp\"", 3, (true, 2), "[pipeline]\nschedule = \"gpipe\"");
+    let (first, second) = (sends(&beside, 0, 2), sends(&beside, 1, 3));
+    assert_eq!((first.len(), second.len()), (3, 3));
+    for (start, end, bytes) in first.into_iter().chain(second) {
+        assert_eq!(end - start, 5_000 + 2 * bytes, "{bytes} bytes");
+    }
+}
+
+/// Behind the last backward of a stage its gradient goes to the stage before, and its weights' gradients are summed over the replicas. Both
+/// leave by the NIC of its node: the message has it alone while the sum's second latency passes, then each has half, then the sum all.
+#[test]
+fn a_message_and_a_sum_share_a_nic() {
+    for sharing in [false, true] {
+        let run = mesh("pipeline = 2\ndata = 2\norder = \"pp-dp-tp-cp\"", 1, (sharing, 1), "[pipeline]\nschedule = \"gpipe\"");
+        let program = run.session.program();
+        let (start, end, message) = *sends(&run, 1, 0).last().expect("a gradient");
+        let metrics = metrics(&run);
+        let of_stage = |stats: &&ranklab::observe::traffic::CollectiveStats| {
+            let group = &program.groups[program.collectives[stats.collective.index()].group.index()];
+            group.ranks.iter().map(|rank| rank.0).eq([1, 3])
+        };
+        let sum = metrics.collectives.iter().find(of_stage).expect("a sum of the last stage");
+        assert_eq!(sum.start.0, start, "both begin behind the last backward");
+        let (sum_end, bytes) = (sum.end.0, sum.bytes.0);
+        assert!(message > 5_000 && bytes > message, "{message} {bytes}: they meet");
+        let expected = if sharing { (2 * message, 5_000 + message + bytes) } else { (5_000 + message, 2 * 5_000 + bytes) };
+        assert_eq!((end - start, sum_end - start), expected, "sharing = {sharing}, {message} and {bytes} bytes");
+    }
+}

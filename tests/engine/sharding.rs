@@ -165,6 +165,33 @@ fn traffic_is_that_of_the_papers() {
     check_traffic("zero-1", "no_sync = false\n", [2.0, 4.0, 8.0, 16.0]);
 }
 
+/// FSDP's stages gather once a step and scatter once, behind the last micro-batch that they see, as TorchTitan's do; what they keep meanwhile
+/// is a whole stage and its gradients. Told to free parameters behind forward they gather them twice for each micro-batch.
+#[test]
+fn stages_gather_and_scatter_once_a_step() {
+    for ((data, pipeline), micro_batches, schedule) in
+        [((2, 2), 4, "1f1b"), ((3, 2), 5, "gpipe"), ((5, 3), 3, "zb-h1"), ((2, 5), 5, "1f1b"), ((2, 2), 4, "interleaved")]
+    {
+        for (expand, reshard) in [(true, false), (false, false), (true, true), (false, true)] {
+            // A pass for the weights alone, as an embedding's, gathers nothing there.
+            if reshard && schedule == "zb-h1" {
+                continue;
+            }
+            let text = format!(
+                "[model]\nlayers = 10\nhidden = 24\nheads = 3\nsequence = 11\nvocab = 61\n[batch]\nmicro_batches = {micro_batches}\n\
+                 steps = 3\n[parallel]\ndata = {data}\npipeline = {pipeline}\n[data_parallel]\nstrategy = \"fsdp\"\nexpand = {expand}\n\
+                 [fsdp]\nreshard_after_forward = {reshard}\n[pipeline]\nschedule = \"{schedule}\"\n[numerics]\nexact = true\n"
+            );
+            let run = run(&text);
+            assert_eq!(run.verdict.name(), "equal", "{text}");
+            let gathers = if reshard { 2 * micro_batches } else { 1 };
+            for rank in support::metrics(&run).ranks {
+                assert!((rank.traffic_psi - f64::from(gathers + 1)).abs() < 1e-12, "{} for\n{text}", rank.traffic_psi);
+            }
+        }
+    }
+}
+
 /// Hybrid sharding: copies of the state on `shards` ranks each sum their shards, 2/shards of the parameters; zeros at their ends are
 /// padding, and no traffic.
 #[test]

@@ -42,13 +42,20 @@ fn scenarios_move_what_they_say() {
     check("fsdp-keep", &[], "completed", SUMMED, 4.0);
     // Gathered twice and scattered once in the node, an eighth of it, twice over, between nodes.
     check("fsdp-hybrid", &[], "completed", SUMMED, 2.0 * (3.0 + 2.0 / 4.0));
-    check("fsdp-pipeline", &[], "completed", SUMMED, 12.0);
+    check("fsdp-pipeline", &[], "completed", SUMMED, 2.0);
+    check("fsdp-pipeline", &["fsdp.reshard_after_forward=true"], "completed", SUMMED, 9.0);
+    check("fsdp-pipeline", &["data_parallel.no_sync=false"], "completed", SUMMED, 5.0);
     check("recompute-full", &[], "completed", &["equal"], 0.0);
     check("recompute-selective", &[], "completed", &["equal"], 0.0);
     check("bf16-zero-2", &[], "completed", SUMMED, 3.0);
     check("dropout-recompute", &["numerics.exact=true"], "completed", &["equal"], 2.0);
     check("dropout-recompute", &["recompute.preserve_rng_state=false"], "completed", &["wrong"], 2.0);
     check("zero-7b", &[], "completed", &["none"], 3.0);
+    for method in ["ring", "all-gather", "ulysses"] {
+        let method = format!("context_parallel.method={method}");
+        check("context-parallel-4", &[&method], "completed", SUMMED, 2.0);
+        check("context-h100", &[&method], "completed", &["none"], 3.0);
+    }
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
     check("fault-no-sync-forgotten", &[], "completed", SUMMED, 8.0);

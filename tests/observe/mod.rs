@@ -2,6 +2,7 @@
 
 mod breakpoints;
 mod closed_forms;
+mod cube;
 mod documents;
 mod lanes;
 mod derived;

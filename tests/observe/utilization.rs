@@ -27,7 +27,7 @@ fn utilization_is_a_share_of_the_peak() {
             let text = format!("{SEVEN}[hardware]\ncosts = \"{costs}\"\nmemory_gb = 1000\n[recompute]\nmode = \"{mode}\"\n");
             let (report, _) = report(&text);
             let (mfu, hfu) = (report.mfu.expect("a peak is known"), report.hfu.expect("a peak is known"));
-            let share = |flops: u64| flops as f64 / (8.0 * peak * report.makespan / 1e9);
+            let share = |flops: u128| flops as f64 / (8.0 * peak * report.makespan / 1e9);
             assert!((mfu - share(report.flops.model)).abs() < 1e-12 && (hfu - share(report.flops.hardware)).abs() < 1e-12);
             assert!(mfu > 0.1 && hfu < achieved / peak, "{costs}: {mfu} {hfu}");
             // Four passes in place of three, but for the head.
@@ -50,7 +50,7 @@ fn model_flops_are_the_papers() {
     let norms = (2 * l + 1) * h;
     let weights = model.parameter_count() as u64 - v * h - norms;
     let tokens = 8 * 2 * t;
-    assert_eq!(report.flops.model, 6 * weights * tokens + 12 * l * h * t * tokens);
+    assert_eq!(report.flops.model, u128::from(6 * weights * tokens + 12 * l * h * t * tokens));
 }
 
 #[test]

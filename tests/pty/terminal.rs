@@ -9,7 +9,7 @@ use std::time::Duration;
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
 /// A text that does not appear within this time will not appear.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The program, its terminal, and what that terminal shows.
 pub struct Terminal {

@@ -5,7 +5,7 @@
 //! - What is **shared out** is cut into as many shards as there are ranks, and each rank keeps one (`state`).
 //! - Shared **parameters** are gathered before a unit computes and freed behind it, forward and backward (`gather`).
 //! - Whole gradients are all-reduced once a step. Shared **gradients** are reduce-scattered every micro-batch, as no rank has room to wait
-//!   for the next (`reduce`).
+//!   for the next (`reduce`); FSDP's stages have, and add up whole ones over a step.
 //! - With a shared **optimizer** every rank updates its shard; where parameters are whole, they are gathered once behind it (`optimizer`).
 
 pub(super) mod gather;
@@ -88,7 +88,9 @@ impl Sharing {
                 all.push(own);
             }
         }
-        let every_micro_batch = data > 1 && (row.gradients || !sums_once);
+        // Who shares gradients has no room to wait for the next, but for stages.
+        let waits = sums_once && (!row.gradients || training.accumulates_whole());
+        let every_micro_batch = data > 1 && !waits;
         let (numbers, expert) = (numbers(training, &units, &dense), training.expert);
         Self { row, data, shards, every_micro_batch, units, numbers, dense, expert, parameters: all, tied, alike }
     }
@@ -118,7 +120,7 @@ impl Sharing {
     /// The place of the shard that `rank` keeps of its unit at `place`.
     pub(super) fn place(&self, training: &Training, rank: Rank, place: usize) -> usize {
         let Replicas { shards, apart, .. } = self.replicas(training.seat(rank), place);
-        training.mesh.coordinate(rank, Axis::Data) / apart % shards
+        training.data_place(rank) / apart % shards
     }
 
     /// The number of ranks among which parameters are cut between forward and backward, where those are fewer than share a copy.
@@ -133,8 +135,8 @@ impl Sharing {
     pub(super) fn group(&self, training: &Training, (rank, unit): (Rank, usize), meeting: Meeting) -> Group {
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
         let first = training.mesh.with(rank, Axis::Pipeline, rows[0]);
-        let Replicas { data, shards, apart } = self.replicas(training.seat(rank), unit);
-        let place = training.mesh.coordinate(rank, Axis::Data) / apart;
+        let Replicas { data, shards, apart } = self.replicas(training.seat(first), unit);
+        let place = training.data_place(rank) / apart;
         // Who has the same experts as others is told apart from whoever else has them.
         let (of, seat) = if apart == 1 { ("", dense_seat(training, first)) } else { ("e", training.seat(first)) };
         let (name, first, size, stride) = match meeting {
@@ -152,7 +154,7 @@ impl Sharing {
             let stride = stride * training.mesh.stride(Axis::Data);
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
-        let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));
+        let all = rows.iter().flat_map(|&row| training.data_group(training.mesh.with(rank, Axis::Pipeline, row)));
         let has_the_same = |other: &Rank| apart == 1 || training.expert_place(*other) == training.expert_place(rank);
         let all = all.filter(has_the_same);
         let ranks = all.skip(first).step_by(stride).take(size).collect();

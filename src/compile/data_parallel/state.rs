@@ -1,7 +1,7 @@
 //! State: the buffers in which every rank keeps parameters, gradients and the optimizer's tensors, whole or as shards.
 //!
-//! What is kept between steps comes first in the program's table, what comes and goes behind it: gathered parameters, and gradients of
-//! one micro-batch that the ranks have not summed yet.
+//! What is kept between steps comes first in the program's table, what comes and goes behind it: gathered parameters, and gradients that the
+//! ranks have not summed yet.
 
 use crate::base::{BufferId, Dtype, LayoutId, ParameterId, Rank};
 use crate::program::tables::{Layout, TensorPart};
@@ -15,7 +15,7 @@ use super::Sharing;
 pub struct Copies {
     pub parameter: Option<BufferId>,
     pub gradient: Option<BufferId>,
-    /// Its gradient of one micro-batch; of a shard, once the ranks have summed it.
+    /// Its gradient before the ranks sum it, of a micro-batch or of a step; of a shard, once they have summed that of a micro-batch.
     pub fresh: Option<BufferId>,
     /// Of a shard of parameters, the larger one that is kept from forward to backward.
     pub near: Option<BufferId>,
@@ -140,7 +140,7 @@ impl<'a> Maker<'a> {
                 let gathered = self.parameter(program, Name::Parameter(parameter), Role::Bucket, &dims);
                 self.held.whole[place].parameter = Some(gathered);
             }
-            if self.sharing.every_micro_batch {
+            if self.sharing.every_micro_batch || row.gradients {
                 let layout = program.layout(Layout::tensor(self.training.precision.gradient, &dims));
                 let fresh = program.buffer(self.rank, Name::Unreduced(parameter), Role::Bucket, layout);
                 self.held.whole[place].fresh = Some(fresh);

@@ -1,7 +1,7 @@
 //! One layer, module by module: which op reads what another wrote, and where the ranks meet.
 
 use crate::base::module::Module;
-use crate::base::settings::Recompute;
+use crate::base::settings::{AttentionTensor, Recompute};
 use crate::base::{BufferId, KernelId};
 use crate::compile::lower::{Flows, Site, Walk};
 use crate::compile::stages::PartTables;
@@ -23,7 +23,6 @@ impl Walk<'_> {
             Recompute::Selective => self.attention_again(again(site), part),
             Recompute::None => {}
         }
-        let [qkv, attended] = [Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
         let way = Way::BackwardInput;
         let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let d_sum = self.before_dropout(site, part, Module::Add2, d_y);
@@ -40,9 +39,16 @@ impl Walk<'_> {
 
         let d_sum = self.before_dropout(site, part, Module::Add1, d_middle);
         let d_projected = self.enter(site, part, (Module::Projection, way), d_sum);
-        let d_attended = self.input_gradient(site, part, Module::Projection, &[d_projected], Module::Attention);
-        let d_qkv = self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv);
-        let d_norm = self.input_gradient(site, part, Module::Qkv, &[d_qkv], Module::Norm1);
+        let d_qkv = if super::shares_sequences(self.training) {
+            let d_attended = self.attention_buffer(site, part, AttentionTensor::OutputGradient);
+            self.module_backward_input(site, part, Module::Projection, &[d_projected], d_attended);
+            self.attention_back(site, part)
+        } else {
+            let [qkv, attended] = [Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
+            let d_attended = self.input_gradient(site, part, Module::Projection, &[d_projected], Module::Attention);
+            vec![self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv)]
+        };
+        let d_norm = self.input_gradient(site, part, Module::Qkv, &d_qkv, Module::Norm1);
         let d_norm = self.leave(site, part, (Module::Norm1, way), d_norm, None);
         let d_x = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         self.module_backward_input(site, part, Module::Norm1, &[d_norm, d_middle], d_x);
@@ -66,7 +72,7 @@ impl Walk<'_> {
                 Module::Down => self.kept(site, part, Flow::Deferred, last).or_else(|| self.kept(site, part, Flow::Saved, last)),
                 _ => None,
             };
-            let input = input.unwrap_or_else(|| self.inside(site, part, Flow::Output, Module::Attention));
+            let input = input.unwrap_or_else(|| self.attended(site, part));
             let d_last =
                 if super::shares_tokens(self.training) { self.inside(site, part, Flow::TokensGradient, last) } else { d_sum };
             self.weight_gradient(site, part, last, &[input, d_last]);
@@ -79,8 +85,16 @@ impl Walk<'_> {
     pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
         let input = self.norm_again(again(site), part, norm);
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
-        let gradient = self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first });
-        self.weight_gradient(site, part, first, &[input, gradient]);
+        let mut values = vec![input];
+        if first == Module::Qkv && super::shares_sequences(self.training) {
+            values.extend(
+                [AttentionTensor::QueryGradient, AttentionTensor::KeyValueGradient]
+                    .map(|tensor| self.attention_buffer(site, part, tensor)),
+            );
+        } else {
+            values.push(self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first }));
+        }
+        self.weight_gradient(site, part, first, &values);
         let kept = self.inside(site, part, Flow::Deferred, norm);
         self.weight_gradient(site, part, norm, &[kept]);
     }
@@ -110,6 +124,10 @@ impl Walk<'_> {
     fn half(&mut self, site: Site, part: &PartTables, way: Way, first: BufferId, modules: &[Module]) -> BufferId {
         let mut value = first;
         for &module in modules {
+            if super::shares_sequences(self.training) && matches!(module, Module::Qkv | Module::Attention) {
+                value = self.attention_by_blocks(site, part, (module, way), value);
+                continue;
+            }
             let output = self.inside(site, part, Flow::Output, module);
             self.module_forward(site, part, (module, way), &[value], output);
             value = if module.is_norm() { self.enter(site, part, (module, way), output) } else { output };
@@ -154,10 +172,19 @@ impl Walk<'_> {
         before
     }
 
+    /// What attention made.
+    fn attended(&mut self, site: Site, part: &PartTables) -> BufferId {
+        if super::shares_sequences(self.training) {
+            self.attention_buffer(site, part, AttentionTensor::Output)
+        } else {
+            self.inside(site, part, Flow::Output, Module::Attention)
+        }
+    }
+
     /// What attention did not save, from its input.
     fn attention_again(&mut self, site: Site, part: &PartTables) {
-        let qkv = self.inside(site, part, Flow::Output, Module::Qkv);
         let Some(saved) = self.kept(site, part, Flow::Saved, Module::Attention) else { return };
+        let qkv = self.inside(site, part, Flow::Output, Module::Qkv);
         self.operands(&[qkv], &[]);
         self.run(site, self.passes(site, part.module(Module::Attention)).again, &[saved]);
     }

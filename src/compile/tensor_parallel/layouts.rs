@@ -11,7 +11,7 @@ use crate::program::tables::Layout;
 use crate::program::{Flow, Inside, Program};
 use crate::scenario::Training;
 
-use super::{cuts_part, deferred, saved, split, tokens};
+use super::{cuts_part, deferred, own, saved, split, tokens};
 
 /// Numbers of each token that the loss needs from every rank.
 const TOLD: usize = 3;
@@ -35,7 +35,7 @@ pub(in crate::compile) fn layouts(program: &mut Program, training: &Training, pl
 
 fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Flow, LayoutId); 6] {
     let dtype = training.precision.parameter;
-    let all = [training.batch.micro_batch_size, training.model.sequence];
+    let all = [training.batch.micro_batch_size, own(training).sequence];
     let mut tensor = |lead: &[usize], width: usize| program.layout(Layout::tensor(dtype, &[lead, &[width]].concat()));
     let (width, stream) = (split(training).width(&training.model, module), tokens(training));
     let whole = tensor(&all, width);

@@ -55,6 +55,9 @@ impl Walk<'_> {
         value: BufferId,
         to: Option<BufferId>,
     ) -> BufferId {
+        if !self.is_shared() {
+            return value;
+        }
         if !shares_tokens(self.training) {
             self.meet(site, part, (module, way), CollectiveKind::AllReduce, (value, value));
             return value;
@@ -80,9 +83,17 @@ impl Walk<'_> {
 
     /// What all ranks have of `value`, behind each other.
     pub(super) fn gather(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+        if !self.is_shared() {
+            return value;
+        }
         let to = self.met(site, part, (module, way));
         self.gather_to(site, part, (module, way), (value, to));
         to
+    }
+
+    /// Whether several ranks share the tensors: those with slices of sequences may each have all of them.
+    fn is_shared(&self) -> bool {
+        self.training.mesh.size(Axis::Tensor) > 1
     }
 
     /// The same, put where it is wanted.

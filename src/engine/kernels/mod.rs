@@ -177,7 +177,7 @@ impl<'a> Operands<'a> {
             Kernel::Recompute(part) => self.recompute(part),
             Kernel::RecomputeAttention(part) => self.recompute_attention(part),
             Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
-            Kernel::Accumulate => self.accumulate(),
+            Kernel::Accumulate | Kernel::AddGradients => self.accumulate(),
             Kernel::Average(_) | Kernel::AverageShard => self.average(),
             Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
             Kernel::Stash(_) => Ok(self.op.reads.iter().map(|&parameter| self.value(parameter).clone()).collect()),
@@ -215,7 +215,12 @@ impl<'a> Operands<'a> {
         let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
         let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
         let of = setting.segments.max(1);
-        let segment = Segment { place: (piece % of) as usize, of: of as usize };
+        let segment = if setting.context.ranks > 1 {
+            // A slice of every sequence is as long as a segment; which tokens it has is told by their positions.
+            Segment { place: 0, of: setting.context.ranks }
+        } else {
+            Segment { place: (piece % of) as usize, of: of as usize }
+        };
         let (size, weight) = setting.size_and_weight(piece / of);
         Piece { micro_batch: piece / of, segment, size, weight }
     }
@@ -260,6 +265,11 @@ impl<'a> Operands<'a> {
         let (dims, setting, Piece { micro_batch, .. }) = (self.dims()?, self.setting(), self.piece());
         let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
         let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
+        if let Some(attention) = setting.attention {
+            let positions = attention.positions(setting.context.split(self.op.rank).place);
+            let positions = Tensor::new(positions.as_slice(), &Device::Cpu)?;
+            return Ok(vec![one(ids.index_select(&positions, 1)?.contiguous()?)]);
+        }
         let (first, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
         Ok(vec![one(if dims.segment.of == 1 { ids } else { ids.narrow(1, first, own)?.contiguous()? })])
     }

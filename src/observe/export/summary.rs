@@ -124,7 +124,7 @@ fn tokens(given: &Given) -> Option<(&'static str, String)> {
 
 /// `1.68e9`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn scientific(number: u64) -> String {
+fn scientific(number: u128) -> String {
     format!("{:.2e}", number as f64)
 }
 

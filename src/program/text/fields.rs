@@ -110,6 +110,18 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
         allowed: "a whole number from 1 to 65536",
     },
+    Field {
+        name: "context",
+        show: |setting| (setting.context.ranks > 1).then(|| setting.context.ranks.to_string()),
+        read: |setting, text| some_ranks(text).map(|ranks| setting.context.ranks = ranks),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "context-stride",
+        show: |setting| (setting.context.stride > 1).then(|| setting.context.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.context.stride = stride),
+        allowed: "a whole number from 1 to 65536",
+    },
     flag_field!("same-seed", same_seed),
     flag_field!("bias-before-sum", bias_before_sum),
     Field {
@@ -199,6 +211,7 @@ pub(super) const MIXTURE: &[Field<Mixture>] = &[
 ];
 
 pub(super) const ATTENTION: &[Field<Attention>] = &[
+    size_field!("batch", batch),
     size_field!("sequence", sequence),
     size_field!("heads", heads),
     size_field!("kv-heads", kv_heads),
@@ -324,6 +337,7 @@ pub(super) const NO_MIXTURE: Mixture =
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {
+    batch: 0,
     sequence: 0,
     heads: 0,
     kv_heads: 0,

@@ -46,7 +46,8 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
 /// The views and their keys, the present one in brackets.
 pub fn tabs(model: &Model, class: Class, pen: &mut Pen<'_>) {
     let mut x = 1;
-    for view in View::OF_A_RUN {
+    let has_mesh = model.run.data.prepared.asked.cube.is_some();
+    for view in View::OF_A_RUN.into_iter().filter(|&view| view != View::Mesh || has_mesh) {
         let (long, short) = view.names();
         let key = commands::binding(Command::Show(view)).shown_key();
         let name = if class >= Class::Large { format!("{key} {long}") } else { format!("{key}{short}") };
@@ -170,15 +171,20 @@ pub fn message(model: &Model, pen: &mut Pen<'_>) {
     if ending && is_asked(model) {
         pen.say(1, 0, &pen.cut("the numbers of this run come with the answer: Enter", room), Role::Quiet);
     } else if ending {
-        // What does not fit goes whole: half a number is none.
-        let mut parts = facts::ending(&model.run.data);
-        while parts.len() > 1 && width_of(&parts.join(", ")) > room {
-            parts.pop();
-        }
-        pen.say(1, 0, &pen.cut(&parts.join(", "), room), Role::Quiet);
+        pen.say(1, 0, &whole_parts(&facts::sentence(&model.run.data), room, pen), Role::Quiet);
     } else {
-        pen.say(1, 0, &pen.cut(&model.message, room), Role::Text);
+        pen.say(1, 0, &whole_parts(&model.message, room, pen), Role::Text);
     }
+}
+
+/// As many parts of a sentence as fit: what does not goes whole, as half a number is none.
+fn whole_parts(sentence: &str, room: u16, pen: &Pen<'_>) -> String {
+    let mut shown = sentence;
+    while width_of(shown) > room {
+        let Some(end) = shown.rfind(", ") else { return pen.cut(shown, room) };
+        shown = &shown[..end];
+    }
+    shown.to_owned()
 }
 
 /// The keys that fit, those of the focused pane first.
@@ -220,7 +226,7 @@ fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'st
         }),
         Command::Open if view != View::Lessons => Some("go to it"),
         Command::Down => match pane {
-            Some(Pane::Debugger | Pane::Memory | Pane::Waits) => Some("rank"),
+            Some(Pane::Debugger | Pane::Memory | Pane::Waits | Pane::Mesh) => Some("rank"),
             Some(Pane::Links) => Some("link"),
             Some(Pane::Metrics) => Some("gap"),
             _ => None,

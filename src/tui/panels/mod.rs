@@ -13,6 +13,7 @@ pub mod held;
 pub mod help;
 pub mod links;
 pub mod memory;
+pub mod mesh;
 pub mod metrics;
 pub mod parts;
 pub mod plan;

@@ -3,6 +3,7 @@
 use crate::base::hardware::{Costs, Link};
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::observe::blocks::Blocks;
+use crate::observe::cube::Cube;
 use crate::observe::flow::{Flow, flows};
 use crate::observe::formula::{self, Formula};
 use crate::observe::gaps::{Gap, longest};
@@ -58,6 +59,8 @@ pub struct Asked {
     pub schedule: String,
     /// Pipeline stages.
     pub stages: usize,
+    /// The mesh, where ranks lie along several axes.
+    pub cube: Option<Cube>,
 }
 
 /// Where a rank's phases change in a step: places in its list.
@@ -118,7 +121,8 @@ impl Asked {
             }
             Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => (String::new(), 0),
         };
-        Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages }
+        let cube = Cube::of(scenario).filter(|cube| cube.axes().len() > 1);
+        Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages, cube }
     }
 
     /// The link of a wire; `None` with unit costs.

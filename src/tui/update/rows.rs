@@ -73,7 +73,7 @@ pub fn open(model: &mut Model) {
     }
     match pane(model) {
         Some(Pane::Debugger) => to_stand(model, &data, View::Timeline),
-        Some(Pane::Waits) => to_stand(model, &data, View::Debugger),
+        Some(Pane::Waits | Pane::Mesh) => to_stand(model, &data, View::Debugger),
         Some(Pane::Links) => to_message(model, &data),
         Some(Pane::Memory) => to_peak(model, &data),
         Some(Pane::Metrics) => to_gap(model, &data),

@@ -29,7 +29,7 @@ mod check;
 mod counter;
 mod gradients;
 mod linear;
-mod memory;
+pub(in crate::engine) mod memory;
 mod norm;
 mod product;
 mod reduce;

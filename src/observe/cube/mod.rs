@@ -1,0 +1,245 @@
+//! The cube: the ranks along the axes of the mesh. Whom a rank meets, over which wires, and what it sends them in the first step.
+//!
+//! Who meets is read off the run: an axis is one along which those who meet differ. So nothing here knows what a strategy does, and groups
+//! that lie across several axes have a line of their own.
+
+mod picture;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use self::picture::{Cell, Mark};
+use super::run::Run;
+use super::traffic::{collective_of, whole_sent};
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::words::counted;
+use crate::base::{Bytes, CollectiveId, OpId, Rank};
+use crate::program::OpKind;
+use crate::program::exchange::Exchange;
+use crate::scenario::{Scenario, Task};
+
+/// The mesh of a run, and where its ranks stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cube {
+    /// All ranks, each by itself.
+    pub mesh: Mesh,
+    /// Ranks in a node.
+    pub ranks_per_node: usize,
+}
+
+/// A group of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// The axes along which its members differ, fastest first: one, but where ranks meet across several.
+    pub axes: Vec<Axis>,
+    /// Its members in order.
+    pub ranks: Vec<Rank>,
+    /// Over which wires they talk.
+    pub wires: Wires,
+    /// What the rank sends them in the first step.
+    pub sent: Bytes,
+    /// Collectives of the first step in which it meets them.
+    pub collectives: usize,
+    /// Messages from stage to stage of the first step that it sends them.
+    pub messages: usize,
+}
+
+/// Over which wires the members of a group talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wires {
+    /// All stand in one node.
+    Node,
+    /// So many nodes, and in each some of them.
+    Both(usize),
+    /// Each stands in a node of its own.
+    Network,
+}
+
+impl Wires {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Self::Node => "inside a node".to_owned(),
+            Self::Both(nodes) => format!("inside and between {nodes} nodes"),
+            Self::Network => "between nodes".to_owned(),
+        }
+    }
+}
+
+impl Party {
+    /// Its name: `tp`, `dp x cp`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.axes.iter().map(|axis| axis.short()).collect::<Vec<_>>().join(" x ")
+    }
+
+    /// Whether it meets at all.
+    fn is_used(&self) -> bool {
+        self.collectives + self.messages > 0
+    }
+
+    /// What is done in it: `12 collectives, 4 messages`.
+    #[must_use]
+    pub fn work(&self) -> String {
+        let parts = [(self.collectives, "collective"), (self.messages, "message")];
+        let done = parts.into_iter().filter(|&(number, _)| number > 0).map(|(number, what)| counted(number as u64, what));
+        let done: Vec<String> = done.collect();
+        if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }
+    }
+}
+
+impl Cube {
+    /// That of `scenario`; `None` for a bare piece.
+    #[must_use]
+    pub fn of(scenario: &Scenario) -> Option<Self> {
+        let Task::Train(training) = &scenario.task else { return None };
+        let mesh = training.mesh.sized(Axis::Data, training.data_ranks());
+        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node })
+    }
+
+    /// The axes with several ranks, fastest first.
+    #[must_use]
+    pub fn axes(&self) -> Vec<Axis> {
+        self.mesh.order().into_iter().filter(|&axis| self.mesh.size(axis) > 1).collect()
+    }
+
+    /// The node of `rank`.
+    #[must_use]
+    pub fn node(&self, rank: Rank) -> usize {
+        rank.index() / self.ranks_per_node
+    }
+
+    /// The number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.mesh.ranks().div_ceil(self.ranks_per_node)
+    }
+
+    /// Over which wires `ranks` talk.
+    #[must_use]
+    pub fn wires(&self, ranks: &[Rank]) -> Wires {
+        let nodes: BTreeSet<usize> = ranks.iter().map(|&rank| self.node(rank)).collect();
+        match nodes.len() {
+            0 | 1 => Wires::Node,
+            all if all == ranks.len() => Wires::Network,
+            some => Wires::Both(some),
+        }
+    }
+
+    /// The axes along which some of `ranks` differ, fastest first.
+    #[must_use]
+    pub fn apart(&self, ranks: &[Rank]) -> Vec<Axis> {
+        let differ = |axis: &Axis| {
+            let mut coordinates = ranks.iter().map(|&rank| self.mesh.coordinate(rank, *axis));
+            let first = coordinates.next();
+            coordinates.any(|coordinate| Some(coordinate) != first)
+        };
+        self.axes().into_iter().filter(differ).collect()
+    }
+
+    /// The groups of `rank`: one for each axis, then those that are no whole line of the mesh and in which it moves data.
+    #[must_use]
+    pub fn parties(&self, run: &Run, rank: Rank) -> Vec<Party> {
+        let mut parties: Vec<Party> =
+            self.axes().into_iter().map(|axis| self.party(vec![axis], self.mesh.group(rank, axis))).collect();
+        let (own, folded) = followed(run, rank);
+        let mut met = BTreeMap::new();
+        for &op in &run.program.order[own.index()] {
+            if run.of_step(op, 0)
+                && run.times(op).is_some()
+                && let Some(meeting) = meeting(run, op)
+            {
+                let all: &mut Met = met.entry(meeting).or_default();
+                all.sent += sent(run, op);
+                all.messages += usize::from(matches!(run.program.kind(op), OpKind::Send(_)));
+            }
+        }
+        for (meeting, met) in met {
+            let ranks = members(run, meeting, (own, folded));
+            let axes = self.apart(&ranks);
+            if axes.is_empty() {
+                continue;
+            }
+            let is_message = matches!(meeting, Meeting::With(_));
+            let is_it = |party: &Party| party.axes == axes && (is_message || party.ranks == ranks);
+            let place = parties.iter().position(is_it).unwrap_or_else(|| {
+                parties.push(self.party(axes, ranks));
+                parties.len() - 1
+            });
+            parties[place].sent += met.sent;
+            match meeting {
+                Meeting::Collective(_) => parties[place].collectives += 1,
+                Meeting::With(_) => parties[place].messages += met.messages,
+            }
+        }
+        // Where subsets of a line meet, the line itself does nothing.
+        let axes: Vec<Vec<Axis>> = parties.iter().map(|party| party.axes.clone()).collect();
+        let is_alone = |party: &Party| axes.iter().filter(|axes| **axes == party.axes).count() == 1;
+        parties.retain(|party| party.is_used() || is_alone(party));
+        parties
+    }
+
+    fn party(&self, axes: Vec<Axis>, ranks: Vec<Rank>) -> Party {
+        let wires = self.wires(&ranks);
+        Party { axes, ranks, wires, sent: Bytes::ZERO, collectives: 0, messages: 0 }
+    }
+}
+
+/// The rank that was followed for `rank`, and which of those that it stands for this one is.
+fn followed(run: &Run, rank: Rank) -> (Rank, usize) {
+    let (fold, stride) = (run.program.setting.fold.ranks, run.program.setting.fold.stride);
+    let (block, within) = (rank.index() / (stride * fold), rank.index() % (stride * fold));
+    (Rank::new(block * stride + within % stride), within / stride)
+}
+
+/// What was sent in a meeting.
+#[derive(Default)]
+struct Met {
+    sent: Bytes,
+    messages: usize,
+}
+
+/// Whom an op meets: those of a collective, or the other end of a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Meeting {
+    Collective(CollectiveId),
+    With(Rank),
+}
+
+fn meeting(run: &Run, op: OpId) -> Option<Meeting> {
+    if let Some(collective) = collective_of(run, op) {
+        return Some(Meeting::Collective(collective));
+    }
+    match run.program.kind(op) {
+        OpKind::Send(channel) => Some(Meeting::With(run.program.channels[channel.index()].to)),
+        _ => None,
+    }
+}
+
+/// Who meets, each by itself: of those that a member stands for the `folded`-th, or all where they meet, too.
+fn members(run: &Run, meeting: Meeting, (own, folded): (Rank, usize)) -> Vec<Rank> {
+    let unfold = |rank: Rank, folded: usize| Rank::new(run.program.unfolded(rank, folded));
+    match meeting {
+        Meeting::With(other) => [own, other].map(|rank| unfold(rank, folded)).to_vec(),
+        Meeting::Collective(id) => {
+            let group = &run.program.groups[run.program.collectives[id.index()].group.index()];
+            let (size, stride) = (group.fold.size, (group.fold.stride / run.program.setting.fold.stride).max(1));
+            let first = if size == 1 { folded } else { folded / (size * stride) * (size * stride) + folded % stride };
+            let of = |&rank: &Rank| (0..size).map(move |place| unfold(rank, first + place * stride));
+            let mut ranks: Vec<Rank> = group.ranks.iter().flat_map(of).collect();
+            ranks.sort_unstable();
+            ranks
+        }
+    }
+}
+
+/// What `op` sends.
+fn sent(run: &Run, op: OpId) -> Bytes {
+    match run.program.kind(op) {
+        OpKind::Send(_) => run.message_bytes(op),
+        OpKind::Collective(collective) => Exchange::of(run.program, op)
+            .map_or_else(|| whole_sent(run, &run.program.collectives[collective.index()]), |part| part.sent),
+        _ => Bytes::ZERO,
+    }
+}

@@ -1,0 +1,106 @@
+//! The cube of ranks: what it says a rank sends its groups is what the rank sent, and wires follow from where ranks stand.
+
+use ranklab::base::mesh::Axis;
+use ranklab::base::{Bytes, Rank};
+use ranklab::observe::cube::{Cube, Party, Wires};
+
+use crate::support::{metrics, run, scenario};
+
+/// A training step on a mesh with several axes.
+fn text(mesh: &str, settings: &str) -> String {
+    format!(
+        "[model]\nlayers = 4\nhidden = 24\nheads = 4\nkv_heads = 1\nsequence = 12\nvocab = 61\n[batch]\nmicro_batches = 3\nsteps = 2\n\
+         [parallel]\n{mesh}\n[numerics]\nvalues = \"shape\"\n{settings}\n"
+    )
+}
+
+const MESHES: [&str; 6] = [
+    "tensor = 2\npipeline = 2\ndata = 3",
+    "tensor = 2\npipeline = 4\norder = \"pp-tp-dp-cp\"",
+    "data = 8\npipeline = 2\norder = \"dp-pp-tp-cp\"",
+    "tensor = 4\ndata = 5\norder = \"dp-tp-cp-pp\"",
+    "data = 3",
+    "pipeline = 3\ndata = 2\ntensor = 2\norder = \"pp-dp-tp-cp\"",
+];
+
+#[test]
+fn what_groups_are_sent_is_what_is_sent() {
+    for mesh in MESHES {
+        for strategy in ["ddp", "zero-1", "fsdp"] {
+            for expand in [true, false] {
+                let settings = format!("[data_parallel]\nstrategy = \"{strategy}\"\nexpand = {expand}\nbucket_mib = 0.01");
+                let text = text(mesh, &settings);
+                let (run, cube) = (run(&text), Cube::of(&scenario(&text)).expect("a mesh"));
+                let metrics = metrics(&run);
+                for rank in (0..cube.mesh.ranks()).map(Rank::new) {
+                    let parties = cube.parties(&run.observed().run, rank);
+                    let sent: Bytes = parties.iter().map(|party| party.sent).sum();
+                    // Ranks that are followed as one send the same.
+                    let fold = run.session.program().fold();
+                    let followed = metrics.ranks.iter().enumerate().find(|(place, _)| {
+                        (0..fold).any(|folded| run.session.program().unfolded(Rank::new(*place), folded) == rank.index())
+                    });
+                    let (_, followed) = followed.expect("every rank is followed");
+                    assert_eq!(sent, followed.bytes_sent, "{rank} of {text}");
+                    assert!(parties.iter().all(|party| party.ranks.contains(&rank)), "{rank} of {text}: {parties:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The same group, told by any of its members; folded ranks tell what each would.
+#[test]
+fn members_and_folded_ranks_agree() {
+    for mesh in MESHES {
+        let settings = "[data_parallel]\nstrategy = \"zero-1\"\nexpand = false";
+        let parties = |fold: bool| -> Vec<Vec<Party>> {
+            let text = text(&format!("{mesh}\nfold = {fold}"), settings);
+            let (run, cube) = (run(&text), Cube::of(&scenario(&text)).expect("a mesh"));
+            (0..cube.mesh.ranks()).map(|rank| cube.parties(&run.observed().run, Rank::new(rank))).collect()
+        };
+        let each = parties(false);
+        assert_eq!(each, parties(true), "{mesh}");
+        for (rank, parties) in each.iter().enumerate() {
+            for party in parties {
+                let [axis] = party.axes[..] else { panic!("one axis: {party:?}") };
+                for member in &party.ranks {
+                    let same = each[member.index()].iter().find(|other| other.axes == [axis]).expect("its group");
+                    assert_eq!((&same.ranks, same.wires), (&party.ranks, party.wires), "r{rank} and {member} of {mesh}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn wires_follow_from_order_and_nodes() {
+    use Wires::{Both, Network, Node};
+    let check = |order: &str, per_node: usize, expected: [(Axis, Wires); 3]| {
+        let mesh = format!("tensor = 4\ndata = 2\npipeline = 2\norder = \"{order}\"");
+        let text = text(&mesh, &format!("[hardware]\nranks_per_node = {per_node}"));
+        let cube = Cube::of(&scenario(&text)).expect("a mesh");
+        for (axis, wires) in expected {
+            for group in cube.mesh.groups(axis) {
+                assert_eq!(cube.wires(&group), wires, "{axis:?} {group:?} of {order}, {per_node} to a node");
+            }
+        }
+    };
+    check("tp-cp-dp-pp", 4, [(Axis::Tensor, Node), (Axis::Data, Network), (Axis::Pipeline, Network)]);
+    check("tp-cp-dp-pp", 8, [(Axis::Tensor, Node), (Axis::Data, Node), (Axis::Pipeline, Network)]);
+    check("tp-cp-pp-dp", 8, [(Axis::Tensor, Node), (Axis::Data, Network), (Axis::Pipeline, Node)]);
+    check("pp-tp-cp-dp", 4, [(Axis::Tensor, Both(2)), (Axis::Data, Network), (Axis::Pipeline, Node)]);
+    check("dp-pp-tp-cp", 4, [(Axis::Tensor, Network), (Axis::Data, Node), (Axis::Pipeline, Node)]);
+    check("tp-cp-dp-pp", 1, [(Axis::Tensor, Network), (Axis::Data, Network), (Axis::Pipeline, Network)]);
+}
+
+#[test]
+fn the_cube_is_a_picture() {
+    let text = text(MESHES[0], "[data_parallel]\nstrategy = \"zero-1\"\nexpand = false\n[hardware]\nranks_per_node = 2");
+    let (run, cube) = (run(&text), Cube::of(&scenario(&text)).expect("a mesh"));
+    insta::assert_snapshot!(cube.text(&run.observed().run, Rank(9)));
+    // As many ranks around the chosen one as have room.
+    let small = cube.picture(Rank(9), (24, 4));
+    let shown: String = small.iter().flatten().map(|cell| cell.text.as_str()).collect();
+    assert!(shown.contains("[r9]") && !shown.contains("r0"), "{shown}");
+}
