@@ -344,6 +344,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         ("data = 4\nexpert = 3", "count = 6", "", ["does not divide 4 ranks", "expert = 2, or 6 ranks would do"]),
         ("data = 4\nexpert = 4", "count = 6", "", ["cannot be shared out evenly", "count = 4 or 8 would do"]),
         ("data = 4\nexpert = 2\norder = \"tp-cp-dp-ep-pp\"", "count = 4", "", ["neighbours among the replicas", "ep before dp"]),
+        ("context = 2", "count = 4", "", ["takes whole sequences", "context = 1"]),
         ("data = 2\nexpert = 2", "count = 2\ntop_k = 3", "", ["cannot go to 3 of 2 experts", "1 to 2"]),
         (
             "tensor = 2\ndata = 2\nexpert = 2\nexpert_tensor = 1",
