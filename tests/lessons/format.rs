@@ -110,7 +110,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "\"memory\"",
         "\"memories\"",
-        "07-small/lesson.md:7: there is no such view (timeline, debug, links, memory, metrics, waits)",
+        "07-small/lesson.md:7: there is no such view (timeline, debug, links, memory, metrics, waits, mesh)",
     ),
     ("[4, 8]", "[4]", "07-small/lesson.md:9: a knob with fewer than two values cannot be turned (values = [4, 8])"),
     ("# First\n", "", "07-small/lesson.md:16: a page begins with its title (# Title)"),
