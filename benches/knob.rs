@@ -1,4 +1,5 @@
 //! How long the turn of a knob takes, from the key to the new picture: every value of every knob of every lesson, with real numbers.
+//! A number as argument: those of this lesson alone.
 
 #![expect(clippy::disallowed_methods, reason = "a bench measures")]
 
@@ -19,8 +20,9 @@ use ratatui::layout::Rect;
 const SIZE: (u16, u16) = (200, 60);
 
 fn main() {
+    let wanted: Option<u32> = std::env::args().nth(1).and_then(|word| word.parse().ok());
     let mut all = Vec::new();
-    for lesson in Library::shipped().lessons() {
+    for lesson in Library::shipped().lessons().iter().filter(|lesson| wanted.is_none_or(|wanted| wanted == lesson.number)) {
         for knob in &lesson.knobs {
             for value in &knob.values {
                 let (cold, warm, outcome) = turn(lesson, &knob.key, value);

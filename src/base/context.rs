@@ -6,7 +6,9 @@ use super::units::{Bytes, gcd};
 /// An attention layer whose sequence is cut into slices: what its kernels must know beside their operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
-    /// Tokens.
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens of each.
     pub sequence: usize,
     /// Query heads.
     pub heads: usize,
@@ -27,7 +29,7 @@ pub struct Attention {
 }
 
 /// How many of a layer's heads a tensor has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeadShare {
     /// All of them.
     All,
@@ -89,7 +91,7 @@ impl Attention {
     /// Multiplications and additions of one pair, forward: its score, and its share of the output.
     #[must_use]
     pub fn flops_per_pair(&self) -> u64 {
-        4 * (self.heads * self.head_size) as u64
+        4 * (self.batch * self.heads * self.head_size) as u64
     }
 
     /// The parts of a tensor of one slice: name and shape.
@@ -98,11 +100,13 @@ impl Attention {
         let (t, d) = (self.tokens(), self.head_size);
         let ranks = if share == HeadShare::All { 1 } else { self.slices };
         let (heads, kv_heads) = (self.heads / ranks, self.kv_heads / ranks);
-        let queries = vec![1, t, heads, d];
-        let statistics = vec![1, heads, t];
+        let queries = vec![self.batch, t, heads, d];
+        let statistics = vec![self.batch, heads, t];
         match tensor {
             AttentionTensor::Query | AttentionTensor::QueryGradient | AttentionTensor::OutputGradient => vec![("", queries)],
-            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient => vec![("", vec![2, 1, t, kv_heads, d])],
+            AttentionTensor::KeyValue | AttentionTensor::KeyValueGradient | AttentionTensor::KeyValuePart => {
+                vec![("", vec![2, self.batch, t, kv_heads, d])]
+            }
             AttentionTensor::State => vec![("m", statistics.clone()), ("l", statistics), ("O", queries)],
             AttentionTensor::Output => vec![("o", queries), ("lse", statistics)],
         }
@@ -209,8 +213,18 @@ mod tests {
             for (slices, pieces) in [(1, 3), (2, 5), (3, 4), (5, 2), (8, 1)] {
                 let sequence = pieces * placement.divisor(slices);
                 let (heads, kv_heads, head_size, sharpness) = (1, 1, 4, 1.0);
-                let layer =
-                    Attention { sequence, heads, kv_heads, head_size, causal: true, slices, placement, sharpness, bug: None };
+                let layer = Attention {
+                    batch: 1,
+                    sequence,
+                    heads,
+                    kv_heads,
+                    head_size,
+                    causal: true,
+                    slices,
+                    placement,
+                    sharpness,
+                    bug: None,
+                };
                 for (queries, keys) in (0..slices).flat_map(|queries| (0..slices).map(move |keys| (queries, keys))) {
                     assert!(layer.pairs(queries, keys).is_multiple_of(layer.grain()), "{layer:?}: {queries}, {keys}");
                 }

@@ -5,6 +5,7 @@ pub mod experts;
 pub mod hardware;
 pub mod ids;
 pub mod mesh;
+pub mod mixture;
 pub mod model;
 pub mod module;
 pub mod precision;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mixture::Mixture;
 use super::module::{Module, Slice, Split};
 pub use super::settings::{Activation, Bias, Norm, Positions};
 
@@ -40,6 +41,9 @@ pub struct Model {
     pub tied: bool,
     /// Probability of dropping an element.
     pub dropout: f64,
+    /// Experts in the place of every layer's feed-forward, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<Mixture>,
 }
 
 /// One parameter tensor.
@@ -126,6 +130,7 @@ impl Model {
         heads
             .or_else(pairs)
             .or_else(|| (!is_probability).then(|| format!("dropout = {} is no probability below 1", self.dropout)))
+            .or_else(|| self.experts.as_ref().and_then(Mixture::flaw))
     }
 
     /// All parameters in registration order: embedding, blocks, head.
@@ -167,8 +172,7 @@ impl Model {
     }
 
     fn block(&self, list: &mut List) {
-        let (h, f, d) = (self.hidden, self.ffn, self.head_size());
-        let output_init = self.residual_init();
+        let (h, d) = (self.hidden, self.head_size());
         self.norm(list, "norm1");
         let qkv_bias = self.bias == Bias::All;
         if self.fused_qkv {
@@ -179,17 +183,28 @@ impl Model {
             list.linear("attn.v", self.kv_heads * d, h, qkv_bias, Init::Normal(0.02));
         }
         let bias = self.bias != Bias::None;
-        list.linear("attn.proj", h, self.heads * d, bias, output_init);
+        list.linear("attn.proj", h, self.heads * d, bias, self.residual_init());
         self.norm(list, "norm2");
-        match self.activation {
-            Activation::Gelu => list.linear("mlp.fc1", f, h, bias, Init::Normal(0.02)),
-            Activation::Swiglu => {
-                list.linear("mlp.gate", f, h, bias, Init::Normal(0.02));
-                list.linear("mlp.up", f, h, bias, Init::Normal(0.02));
+        let Some(experts) = &self.experts else { return self.feed_forward(list, "mlp", bias) };
+        list.add("router.weight", &[experts.count, h], Init::Normal(0.02));
+        // As in Mixtral, no expert has a bias.
+        (0..experts.count).for_each(|expert| self.feed_forward(list, &format!("experts.{expert}"), false));
+    }
+
+    fn feed_forward(&self, list: &mut List, name: &str, bias: bool) {
+        let (h, f, init) = (self.hidden, self.ffn, Init::Normal(0.02));
+        let down = match self.activation {
+            Activation::Gelu => {
+                list.linear(&format!("{name}.fc1"), f, h, bias, init);
+                "fc2"
             }
-        }
-        let down = if self.activation == Activation::Gelu { "mlp.fc2" } else { "mlp.down" };
-        list.linear(down, h, f, bias, output_init);
+            Activation::Swiglu => {
+                list.linear(&format!("{name}.gate"), f, h, bias, init);
+                list.linear(&format!("{name}.up"), f, h, bias, init);
+                "down"
+            }
+        };
+        list.linear(&format!("{name}.{down}"), h, f, bias, self.residual_init());
     }
 
     fn head(&self, list: &mut List) {

@@ -27,6 +27,14 @@ pub enum Module {
     Up,
     /// The non-linearity and the feed-forward's second product.
     Down,
+    /// The router, in the feed-forward's place: which experts a token goes to, and what their results weigh.
+    Route,
+    /// Sorts tokens by the experts that they go to.
+    Dispatch,
+    /// The experts, each on its tokens.
+    Experts,
+    /// Brings what the experts made back into the order of the tokens, and adds it up.
+    Combine,
     /// Adds the feed-forward and its bias to the residual stream.
     Add2,
     /// Looks tokens up in the embedding.
@@ -59,7 +67,7 @@ enum Cut {
 /// A linear layer or norm: its name, the modules of its weight and of its bias, and how they are cut.
 type Rule = (&'static str, [Module; 2], [Cut; 2]);
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 21] = [
     ("norm1", [Module::Norm1; 2], [Cut::Whole; 2]),
     ("attn.q", [Module::Qkv; 2], [Cut::Heads(0); 2]),
     ("attn.k", [Module::Qkv; 2], [Cut::KvHeads(0); 2]),
@@ -71,6 +79,12 @@ const RULES: [Rule; 15] = [
     ("mlp.up", [Module::Up; 2], [Cut::Even(0); 2]),
     ("mlp.fc2", [Module::Down, Module::Add2], [Cut::Even(1), Cut::Whole]),
     ("mlp.down", [Module::Down, Module::Add2], [Cut::Even(1), Cut::Whole]),
+    ("router", [Module::Route; 2], [Cut::Whole; 2]),
+    ("experts.fc1", [Module::Experts; 2], [Cut::Even(0); 2]),
+    ("experts.gate", [Module::Experts; 2], [Cut::Even(0); 2]),
+    ("experts.up", [Module::Experts; 2], [Cut::Even(0); 2]),
+    ("experts.fc2", [Module::Experts; 2], [Cut::Even(1); 2]),
+    ("experts.down", [Module::Experts; 2], [Cut::Even(1); 2]),
     ("embedding.tokens", [Module::Tokens; 2], [Cut::Vocabulary; 2]),
     ("embedding.positions", [Module::Positions; 2], [Cut::Whole; 2]),
     ("head.norm", [Module::FinalNorm; 2], [Cut::Whole; 2]),
@@ -99,7 +113,7 @@ pub struct Slice {
 
 impl Module {
     /// All modules: those of a layer in forward order, of the embedding, of the head.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::Norm1,
         Self::Qkv,
         Self::Attention,
@@ -108,6 +122,10 @@ impl Module {
         Self::Norm2,
         Self::Up,
         Self::Down,
+        Self::Route,
+        Self::Dispatch,
+        Self::Experts,
+        Self::Combine,
         Self::Add2,
         Self::Tokens,
         Self::Positions,
@@ -131,6 +149,10 @@ impl Module {
             "norm2",
             "mlp.up",
             "mlp.down",
+            "router",
+            "dispatch",
+            "experts",
+            "combine",
             "add2",
             "tokens",
             "positions",
@@ -167,10 +189,16 @@ impl Module {
         }
     }
 
-    /// The modules of `part`, in forward order.
-    pub fn of(part: Part) -> impl Iterator<Item = Self> {
-        let layer = if let Part::Block(layer) = part { layer } else { 0 };
-        Self::ALL.into_iter().filter(move |module| module.part(layer) == part)
+    /// Whether it is of a mixture of experts.
+    #[must_use]
+    pub fn is_of_experts(self) -> bool {
+        matches!(self, Self::Route | Self::Dispatch | Self::Experts | Self::Combine)
+    }
+
+    /// Whether it is of the feed-forward that all tokens go through.
+    #[must_use]
+    pub fn is_of_feed_forward(self) -> bool {
+        matches!(self, Self::Up | Self::Down)
     }
 
     /// Whether it normalises rows.
@@ -251,6 +279,13 @@ impl Split {
 }
 
 impl Model {
+    /// The modules of `part`, in forward order.
+    pub fn modules_of(&self, part: Part) -> impl Iterator<Item = Module> + use<> {
+        let layer = if let Part::Block(layer) = part { layer } else { 0 };
+        let left_out = if self.has_experts() { Module::is_of_feed_forward } else { Module::is_of_experts };
+        Module::ALL.into_iter().filter(move |module| module.part(layer) == part && !left_out(*module))
+    }
+
     /// What the rank at `split` holds of the parameters of `part`, in registration order. A fused matrix of queries, keys and values is three
     /// slices: each has its own heads.
     #[must_use]
@@ -335,6 +370,9 @@ const FUSED: &str = "attn.qkv";
 /// The rule of a parameter, and whether it is the weight, 0, or the bias, 1.
 fn rule(parameter: &Parameter) -> Option<(&'static Rule, usize)> {
     let (layer, kind) = parameter.layer_and_kind()?;
+    // All experts are cut alike.
+    let of_experts = parameter.expert().and_then(|_| layer.rsplit_once('.')).map(|(_, matrix)| format!("experts.{matrix}"));
+    let layer = of_experts.as_deref().unwrap_or(layer);
     RULES.iter().find(|(name, ..)| *name == layer).map(|rule| (rule, usize::from(kind == "bias")))
 }
 
@@ -366,11 +404,12 @@ impl Parameter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::base) mod tests {
     use super::*;
+    use crate::base::mixture::Mixture;
     use crate::base::settings::{Activation, Bias, Norm, Positions};
 
-    const MODEL: Model = Model {
+    pub(in crate::base) const MODEL: Model = Model {
         layers: 2,
         hidden: 24,
         heads: 6,
@@ -385,6 +424,7 @@ mod tests {
         fused_qkv: true,
         tied: false,
         dropout: 0.0,
+        experts: None,
     };
 
     /// How often the slices of all ranks cover each element of every parameter of a block.
@@ -424,16 +464,28 @@ mod tests {
             }
         });
         check(&grouped, 2, |name| if whole(name) { 2 } else { 1 });
+        let experts = Mixture { count: 4, top_k: 1, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 4] };
+        for model in [MODEL, grouped] {
+            let model = Model { experts: Some(experts.clone()), kv_heads: 6, ..model };
+            check(&model, 2, |name| if whole(name) || name.ends_with("router.weight") { 2 } else { 1 });
+        }
     }
 
     #[test]
     fn every_parameter_has_a_module() {
-        for model in [MODEL, Model { fused_qkv: false, activation: Activation::Swiglu, ..MODEL }] {
+        let experts = Mixture { count: 3, top_k: 2, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 3] };
+        let separate = Model { fused_qkv: false, activation: Activation::Swiglu, ..MODEL };
+        for model in [
+            MODEL,
+            separate.clone(),
+            Model { experts: Some(experts.clone()), ..MODEL },
+            Model { experts: Some(experts), ..separate },
+        ] {
             for ranks in [1, 3] {
                 let split = Split { ranks, place: ranks - 1 };
                 for part in [Part::Embedding, Part::Block(0), Part::Head] {
                     let by_module: usize =
-                        Module::of(part).map(|module| model.slices_of(Part::Module(0, module), split).len()).sum();
+                        model.modules_of(part).map(|module| model.slices_of(Part::Module(0, module), split).len()).sum();
                     assert_eq!(by_module, model.slices_of(part, split).len());
                 }
             }

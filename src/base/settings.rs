@@ -203,6 +203,8 @@ choices! {
         QueryGradient = "dq",
         /// The gradients of k and v.
         KeyValueGradient = "dkv",
+        /// One block's part of them, before it joins those that come around the ring.
+        KeyValuePart = "part",
     }
 }
 

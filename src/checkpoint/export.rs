@@ -60,10 +60,11 @@ pub fn gathered(manifest: &Manifest, whole: &Whole) -> std::io::Result<Vec<u8>> 
 pub fn ungathered(checkpoint: &Checkpoint) -> std::io::Result<Vec<u8>> {
     let Checkpoint { manifest, ranks } = checkpoint;
     let parameters = manifest.model.parameters();
-    let pieces = |ranks: usize| checkpoint.ranks[..ranks].iter().flatten().filter(|piece| piece.kept == Kept::Parameter);
-    let shards = pieces(ranks.len()).any(|piece| !piece.is_whole(&parameters));
-    // The first ranks of a mesh are those of its first stage.
-    let own: BTreeMap<usize, &Piece> = pieces(manifest.data).map(|piece| (piece.parameter.index(), piece)).collect();
+    let pieces = |rank: usize| ranks.get(rank).into_iter().flatten().filter(|piece| piece.kept == Kept::Parameter);
+    let shards = (0..ranks.len()).flat_map(pieces).any(|piece| !piece.is_whole(&parameters));
+    // Rank 0 is one of the first stage.
+    let own: BTreeMap<usize, &Piece> =
+        manifest.first_stage().flat_map(pieces).map(|piece| (piece.parameter.index(), piece)).collect();
     file(manifest, |place, parameter| {
         let piece = own.get(&place)?;
         Some(if shards { (manifest.dtype, vec![0], &[]) } else { (piece.dtype, parameter.dims.clone(), piece.bytes.as_slice()) })

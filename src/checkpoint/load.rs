@@ -89,8 +89,8 @@ fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Resu
     let mut all: Vec<_> = tensors.iter().collect();
     all.sort_by_key(|(name, _)| *name);
     for (name, view) in all {
-        let found = known.piece(name, view.shape()).filter(|(kept, ..)| manifest.kept.contains(kept));
-        let (Some((kept, parameter, range)), Some(dtype)) = (found, dtype_of(view.dtype())) else {
+        let found = known.place(name, view.shape()).filter(|place| manifest.kept.contains(&place.kept));
+        let (Some(name::Place { kept, parameter, columns, range }), Some(dtype)) = (found, dtype_of(view.dtype())) else {
             let message = format!("`{file}` has a tensor `{}` {:?} of {:?}", shortened(name), view.shape(), view.dtype());
             return Err(Problem::new(message).hint("the manifest's model has no such tensor").into());
         };
@@ -98,7 +98,7 @@ fn pieces(bytes: &[u8], manifest: &Manifest, rank: usize, known: &Known) -> Resu
             let message = format!("`{file}` has `{}` in {dtype}, and the manifest says {}", shortened(name), manifest.dtype);
             return Err(Problem::new(message).into());
         }
-        pieces.push(Piece { kept, parameter, range, dtype, bytes: view.data().to_vec() });
+        pieces.push(Piece { kept, parameter, columns, range, dtype, bytes: view.data().to_vec() });
     }
     pieces.sort_by_key(Piece::place);
     Ok(pieces)

@@ -38,6 +38,15 @@ pub struct Manifest {
     pub data: usize,
     /// The same, of the pipeline.
     pub pipeline: usize,
+    /// The same, of those that share tensors; not written where each has them all.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub tensor: usize,
+    /// The same, of those that share sequences.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub context: usize,
+    /// How far apart the ranks of two stages are, where there are other ranks of a stage between them and behind them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<usize>,
     /// Training steps that are done.
     pub step: u32,
     /// Sequences that were seen.
@@ -66,11 +75,22 @@ pub struct RankFile {
     pub digest: String,
 }
 
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_one(size: &usize) -> bool {
+    *size == 1
+}
+
 impl Manifest {
     /// What a finished run is the state of.
     pub(super) fn of(scenario: &Scenario, training: &Training, kept: Vec<Kept>) -> Self {
         let batch = &training.batch;
-        let (data, pipeline) = (training.mesh.size(Axis::Data), training.mesh.size(Axis::Pipeline));
+        let [data, pipeline, tensor, context] =
+            [Axis::Data, Axis::Pipeline, Axis::Tensor, Axis::Context].map(|axis| training.mesh.size(axis));
+        let stride = Some(training.mesh.stride(Axis::Pipeline)).filter(|stride| stride * pipeline != training.mesh.ranks());
         let step = batch.before.steps + batch.steps;
         let micro_batches = u64::from(batch.steps) * u64::from(batch.micro_batches) * data as u64;
         Self {
@@ -78,6 +98,9 @@ impl Manifest {
             strategy: training.data_parallel.strategy,
             data,
             pipeline,
+            tensor,
+            context,
+            stride,
             step,
             samples: (u64::from(batch.before.micro_batches) + micro_batches) * batch.micro_batch_size as u64,
             seed: scenario.seed,
@@ -89,12 +112,26 @@ impl Manifest {
         }
     }
 
+    /// The ranks of the first stage, in order.
+    pub(super) fn first_stage(&self) -> impl Iterator<Item = usize> {
+        let (ranks, pipeline) = (self.ranks_that_saved(), self.pipeline.max(1));
+        let stride = self.stride.unwrap_or(ranks / pipeline).max(1);
+        (0..ranks).filter(move |rank| (rank / stride).is_multiple_of(pipeline))
+    }
+
+    fn ranks_that_saved(&self) -> usize {
+        self.data * self.pipeline * self.tensor * self.context
+    }
+
     /// Who saved, in words.
     #[must_use]
     pub fn written_by(&self) -> String {
         let ranks = counted(self.ranks.len() as u64, "rank");
-        let pipeline = if self.pipeline > 1 { format!(", {} stages", self.pipeline) } else { String::new() };
-        format!("{} on {ranks}{pipeline}", self.strategy)
+        let several = |size: usize, what: &str| if size > 1 { format!(", {size} {what}") } else { String::new() };
+        let [pipeline, tensor, context] =
+            [(self.pipeline, "stages"), (self.tensor, "slices of tensors"), (self.context, "slices of sequences")]
+                .map(|(size, what)| several(size, what));
+        format!("{} on {ranks}{pipeline}{tensor}{context}", self.strategy)
     }
 
     /// Reads the manifest of `folder`, which is called `name`.
@@ -132,8 +169,13 @@ impl Manifest {
             return Some(problem.allowed(format!("step 1 to {MOST_STEPS}, at most {MOST_SAMPLES} sequences")));
         }
         let files = self.ranks.len();
-        if files == 0 || files > MOST_RANKS || self.data.checked_mul(self.pipeline) != Some(files) {
-            let message = format!("files of {files} ranks, where {} x {} ranks saved", self.data, self.pipeline);
+        let sizes = [self.data, self.pipeline, self.tensor, self.context];
+        let saved = sizes.iter().try_fold(1_usize, |ranks, &size| ranks.checked_mul(size));
+        if files == 0 || files > MOST_RANKS || saved != Some(files) {
+            // The last two are there only where they count.
+            let sizes: Vec<String> =
+                sizes[..2].iter().chain(sizes[2..].iter().filter(|size| **size != 1)).map(usize::to_string).collect();
+            let message = format!("files of {files} ranks, where {} ranks saved", sizes.join(" x "));
             return Some(
                 Problem::new(message).allowed("one file for each rank").hint("every rank has another part of the state"),
             );

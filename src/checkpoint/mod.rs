@@ -6,10 +6,11 @@
 //!
 //! - `rank3-9f86d081884c7d65.safetensors` is what rank 3 owns between steps. A tensor that the rank has whole is called by what it is and
 //!   by its parameter's name, `exp_avg.blocks.0.norm1.weight`, and has its own shape. A piece of one, as shards are cut, is flat, and also
-//!   says which elements it is, in row-major order: `model.blocks.0.attn.qkv.weight[384..1152]`. What there is: `model` (parameters),
-//!   `exp_avg` and `exp_avg_sq` (the optimizer's moments), `master_param` (its copy in full precision). Nothing says how state was cut into
-//!   units, and there is no padding, so whoever reads needs no knowledge of who wrote. The number behind the rank is the file's digest:
-//!   FNV-1a with 64 bits.
+//!   says which elements it is, in row-major order: `model.blocks.0.attn.qkv.weight[384..1152]`. Of a tensor of which the rank has some
+//!   columns, as tensor-parallel ranks cut them, it says those first: `model.blocks.0.attn.proj.weight[:,8..16]` is a matrix, and a piece
+//!   of it `model.blocks.0.attn.proj.weight[:,8..16][20..60]`. What there is: `model` (parameters), `exp_avg` and `exp_avg_sq` (the
+//!   optimizer's moments), `master_param` (its copy in full precision). Nothing says how state was cut into units, and there is no
+//!   padding, so whoever reads needs no knowledge of who wrote. The number behind the rank is the file's digest: FNV-1a with 64 bits.
 //! - `checkpoint.json` is the manifest (see [`Manifest`]): steps done, data seen, seed, model, types, and each file's length and digest.
 //!
 //! Files of ranks have new names whenever their contents change, so saving never touches the files of the checkpoint before. The manifest
@@ -35,7 +36,6 @@ pub use resume::{Start, mismatches, start};
 pub use save::{place, save};
 
 use crate::base::Rank;
-use crate::base::mesh::Axis;
 use crate::engine::state::{self, Misfit, Piece, Whole};
 use crate::lab::Run;
 use crate::scenario::problem::{Problem, Problems};
@@ -71,9 +71,8 @@ impl Checkpoint {
     /// If ranks do not have all of it, or do not agree.
     pub fn whole(&self, name: &str) -> Result<Arc<Whole>, Problems> {
         let parameters = self.manifest.model.parameters();
-        let elements: Vec<usize> = parameters.iter().map(crate::base::model::Parameter::elements).collect();
         let pieces = self.ranks.iter().enumerate().flat_map(|(rank, pieces)| pieces.iter().map(move |p| (Rank::new(rank), p)));
-        Whole::new(&elements, &self.manifest.kept, pieces).map(Arc::new).map_err(|misfits| {
+        Whole::new(&parameters, &self.manifest.kept, pieces).map(Arc::new).map_err(|misfits| {
             let list = misfits.iter().map(|misfit| problem(misfit, &parameters, self.ranks.len())).collect();
             Problems::of_whole_file(name, list)
         })
@@ -95,9 +94,6 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
             let message =
                 format!("{name} is never drained: behind its last step stages still hold older versions of their weights");
             refuse(&message, "save a schedule that is drained once a step, such as 1f1b")
-        }
-        (Task::Train(training), Values::Real) if training.mesh.size(Axis::Tensor) > 1 => {
-            refuse("slices of tensor-parallel ranks are not kept yet", "parallel.tensor = 1 trains the same model")
         }
         (Task::Train(training), Values::Real) => Ok(training),
     }

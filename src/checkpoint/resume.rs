@@ -1,5 +1,6 @@
 //! Going on: a scenario and the state that a checkpoint has for it, on whatever ranks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Checkpoint, Manifest};
@@ -48,8 +49,10 @@ pub fn mismatches(manifest: &Manifest, scenario: &Scenario, training: &Training)
         ("model.parameter_dtype".to_owned(), manifest.dtype.to_string(), training.precision.parameter.to_string()),
     ];
     let [saved, asked] = [&manifest.model, &training.model].map(|model| serde_json::to_value(model).unwrap_or_default());
-    let keys = saved.as_object().into_iter().flatten();
-    pairs.extend(keys.map(|(key, value)| (format!("model.{key}"), value.to_string(), asked[key].to_string())));
+    // What one of the two has alone is null in the other.
+    let keys: BTreeSet<&String> =
+        [&saved, &asked].into_iter().filter_map(|model| model.as_object()).flat_map(|all| all.keys()).collect();
+    pairs.extend(keys.into_iter().map(|key| (format!("model.{key}"), saved[key].to_string(), asked[key].to_string())));
     let differ = pairs.into_iter().filter(|(_, saved, asked)| saved != asked);
     differ.map(|(key, saved, asked)| mismatch(&key, &saved, &asked)).collect()
 }

@@ -97,8 +97,7 @@ fn file(pieces: &[Piece], parameters: &[Parameter]) -> io::Result<Vec<u8>> {
 }
 
 fn tensor<'a>(piece: &'a Piece, parameters: &[Parameter]) -> Tensor<'a> {
-    let parameter = &parameters[piece.parameter.index()];
-    let shape = if piece.is_whole(parameters) { parameter.dims.clone() } else { vec![piece.range.len()] };
+    let shape = name::shape(piece, parameters).unwrap_or_else(|| vec![piece.range.len()]);
     (name::of_piece(piece, parameters), piece.dtype, shape, &piece.bytes)
 }
 

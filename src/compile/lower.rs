@@ -16,6 +16,7 @@ use crate::scenario::Training;
 
 use super::data_parallel::{self, Held, Sharing};
 use super::homes::Homes;
+use super::layer::Stock;
 use super::slices::Slices;
 use super::stages::{self, PartTables, Passes, Stages};
 use super::tensor_parallel::Meeting;
@@ -35,11 +36,11 @@ pub(super) fn run(build: &mut Build) {
     build.program.parameters.clone_from(&slices.parameters);
     let sharing = Sharing::new(&build.program, (training, build.scenario.sums_once(training)), &homes, &slices);
     build.held = data_parallel::add_state(&mut build.program, training, &sharing);
-    build.program.units = if sharing.row.optimizer { sharing.units.concat() } else { Vec::new() };
+    build.program.units = if sharing.row.optimizer { sharing.all_units() } else { Vec::new() };
     build.sharing = Some(sharing);
     let stages = Stages::new(&mut build.program, training, &homes, &slices, &build.held);
     make_room(&mut build.program, training, &stages);
-    let mut meetings = BTreeMap::new();
+    let (mut meetings, mut stock) = (BTreeMap::new(), Stock::default());
     for (number, lane) in stages::lanes(training).into_iter().enumerate() {
         let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
         for round in 0..rounds {
@@ -52,6 +53,7 @@ pub(super) fn run(build: &mut Build) {
                 ranks: (0..training.mesh.size(Axis::Pipeline)).map(|row| stages::rank(training, lane, row)).collect(),
                 round,
                 flow: Flow::new(&stages, homes.micro_batches),
+                stock: &mut stock,
                 meetings: &mut meetings,
                 overlapped: false,
                 reads: Vec::new(),
@@ -90,6 +92,8 @@ pub(super) struct Walk<'a> {
     ranks: Vec<Rank>,
     round: u32,
     flow: Flow,
+    /// What the attentions of layers share, where ranks have slices of sequences.
+    pub stock: &'a mut Stock,
     /// The collectives inside layers so far.
     pub meetings: &'a mut BTreeMap<Meeting, CollectiveId>,
     /// The slot at work runs as one with another.
@@ -152,7 +156,8 @@ struct Flow {
 impl Flow {
     fn new(stages: &Stages, micro_batches: usize) -> Self {
         let places = stages.stage_of_place.len();
-        let tables = OF_PARTS + if stages.inside.is_empty() { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
+        let tables =
+            OF_PARTS + if stages.inside.iter().all(BTreeMap::is_empty) { 0 } else { InsideFlow::ALL.len() * Module::ALL.len() };
         Self { places, micro_batches, table: vec![None; tables * places * micro_batches] }
     }
 
@@ -223,7 +228,8 @@ impl Walk<'_> {
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
             segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
-            kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize],
+            kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize]
+                + self.training.expert_place(self.lane.1),
             global: before.micro_batches * self.training.pipeline.segments
                 + (self.round * replicas + replica) * self.training.pieces()
                 + slot.micro_batch,
@@ -379,7 +385,7 @@ impl Walk<'_> {
                 // Layers are numbered; embedding and head have number 0.
                 let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
                 let name = Name::Inside(inside, layer, m);
-                (name, name.usual_role(), stages.inside[&inside])
+                (name, name.usual_role(), stages.inside[site.kind][&inside])
             }
         };
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.

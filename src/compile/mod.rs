@@ -4,8 +4,10 @@
 
 mod buckets;
 mod collective;
+mod context_parallel;
 mod data_parallel;
 mod expand;
+mod expert_parallel;
 mod experts;
 mod flops;
 mod free;
@@ -149,7 +151,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
     let has = |kind| scenario.trouble.iter().any(|rule| rule.kind == kind);
     Setting {
         model: Some(training.model.clone()),
-        attention: None,
+        attention: context_parallel::attention(training),
         experts: None,
         micro_batch_size: training.batch.micro_batch_size,
         micro_batch_sizes: training.batch.sizes.iter().map(|&size| u32::try_from(size).expect("a checked size")).collect(),
@@ -169,6 +171,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         seed: scenario.seed,
         optimizer: training.optimizer,
         tensor: training.mesh.line(Axis::Tensor),
+        context: training.mesh.line(Axis::Context),
         same_seed: has(TroubleKind::SameSeed),
         bias_before_sum: has(TroubleKind::BiasBeforeSum),
         fold: Line { ranks: training.fold, stride: training.mesh.stride(Axis::Data) },

@@ -202,7 +202,7 @@ struct Gathers<'a> {
 impl Gathers<'_> {
     fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), place: usize, step: u32) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let group = sharing.group(training, rank, Meeting::Copy);
+        let group = sharing.group(training, (rank, place), Meeting::Copy);
         *self.known.entry((group.ranks[0], step, place)).or_insert_with(|| {
             let unit = &sharing.units[seat][place];
             let (dtype, padded) = (training.precision.parameter, unit.shard_elements(program) * unit.shards);

@@ -1,4 +1,5 @@
-//! Slices: which of the program's parameters each tensor-parallel rank holds. What several of them hold alike is one parameter.
+//! Slices: which of the program's parameters each rank of a stage holds. What several tensor-parallel ranks hold alike is one parameter; of
+//! experts a rank holds its own.
 
 use crate::base::ParameterId;
 use crate::base::mesh::Axis;
@@ -12,15 +13,20 @@ use super::stages;
 pub(super) struct Slices {
     /// All of them, in registration order; the slices of a tensor behind each other.
     pub parameters: Vec<Parameter>,
-    /// Per place along the tensor axis and per place in forward order, what is held there.
+    /// Per place among the ranks of a stage ([`Training::place`]) and per place in forward order, what is held there.
     held: Vec<Vec<Vec<ParameterId>>>,
+    /// Ranks that share tensors: those of one place among experts stand behind each other.
+    ranks: usize,
+    /// Experts of each rank.
+    experts: usize,
 }
 
 impl Slices {
     /// The parameters of a training run. As a fault, `by_rows` cuts the one matrix of queries, keys and values as its rows lie.
     pub(super) fn new(training: &Training, by_rows: bool) -> Self {
         let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
-        let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); ranks] };
+        let experts = model.experts.as_ref().map_or(0, |experts| experts.count / training.expert);
+        let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); training.places()], ranks, experts };
         for part in model.parts() {
             let mut lists: Vec<Vec<Parameter>> = Split::all(ranks).map(|split| model.slices_of(part, split)).collect();
             if by_rows && model.fused_qkv {
@@ -29,9 +35,13 @@ impl Slices {
             slices.held.iter_mut().for_each(|held| held.push(Vec::new()));
             for number in 0..lists[0].len() {
                 let first = slices.parameters.len();
-                for (place, list) in lists.iter().enumerate() {
+                for (slice, list) in lists.iter().enumerate() {
                     let id = slices.add(first, &list[number]);
-                    slices.held[place].last_mut().expect("a list for this part").push(id);
+                    for place in (slice..slices.held.len()).step_by(ranks) {
+                        if slices.is_at(place, &list[number]) {
+                            slices.held[place].last_mut().expect("a list for this part").push(id);
+                        }
+                    }
                 }
             }
         }
@@ -45,6 +55,11 @@ impl Slices {
             self.parameters.push(parameter.clone());
         }
         ParameterId::new(known.map_or(self.parameters.len() - 1, |known| first + known))
+    }
+
+    /// Whether the rank at `place` holds `parameter`, if any of its slices: all but other ranks' experts.
+    fn is_at(&self, place: usize, parameter: &Parameter) -> bool {
+        parameter.expert().is_none_or(|expert| expert / self.experts.max(1) == place / self.ranks)
     }
 
     /// What the rank at `place` holds of the parameters of `part` by itself.
@@ -63,7 +78,8 @@ impl Slices {
         if module == Module::Logits && model.tied {
             return vec![self.tied(place)];
         }
-        let taken = model.taken_by(layer, module, Split { ranks: self.held.len(), place }, early);
+        let mut taken = model.taken_by(layer, module, Split { ranks: self.ranks, place: place % self.ranks }, early);
+        taken.retain(|parameter| self.is_at(place, parameter));
         let own = self.own(model, place, module.part(layer));
         let is_it = |id: &&ParameterId, parameter: &Parameter| {
             let known = &self.parameters[id.index()];
@@ -77,9 +93,10 @@ impl Slices {
         taken.into_iter().map(&mut take).collect()
     }
 
-    /// The places at which `parameter` of `part` is held.
-    pub(super) fn holders(&self, model: &Model, parameter: ParameterId, part: Part) -> Vec<usize> {
-        (0..self.held.len()).filter(|&place| self.own(model, place, part).contains(&parameter)).collect()
+    /// The places along the tensor axis, beside the rank at `place`, at which `parameter` of `part` is held.
+    pub(super) fn holders(&self, model: &Model, place: usize, (parameter, part): (ParameterId, Part)) -> Vec<usize> {
+        let first = place / self.ranks * self.ranks;
+        (0..self.ranks).filter(|slice| self.own(model, first + slice, part).contains(&parameter)).collect()
     }
 
     /// The token embedding's weight.

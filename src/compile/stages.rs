@@ -13,6 +13,7 @@ use crate::program::{Inside, Kernel, KernelCost, Program};
 use crate::scenario::Training;
 
 use super::data_parallel::Held;
+use super::expert_parallel;
 use super::flops;
 use super::homes::Homes;
 use super::slices::Slices;
@@ -28,10 +29,10 @@ pub(super) struct Stages {
     pub activations: Vec<LayoutId>,
     pub tokens: Vec<LayoutId>,
     pub loss: LayoutId,
-    /// Per piece of the plan's first step, its kind.
+    /// Per piece of the plan's first step, its kind at the first place among the ranks that share out experts.
     pub kinds: Vec<usize>,
-    /// What flows inside layers that are cut into modules.
-    pub inside: BTreeMap<Inside, LayoutId>,
+    /// Per kind of piece, what flows inside layers that are cut into modules.
+    pub inside: Vec<BTreeMap<Inside, LayoutId>>,
     pub load_tokens: KernelId,
     pub load_targets: KernelId,
     pub zero_gradients: KernelId,
@@ -90,7 +91,7 @@ impl Stages {
         let (model, dtype) = (&training.model, training.precision.parameter);
         let cut: Vec<Vec<Part>> = (0..training.stages()).map(|stage| training.parts(stage)).collect();
         let pieces = pieces(training);
-        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model)];
+        let tokens = |piece: &Piece| [piece.size, piece.segment.tokens(model) / training.mesh.size(Axis::Context)];
         let shares_tokens = tensor_parallel::shares_tokens(training);
         let stream = |piece: &Piece| if shares_tokens { tensor_parallel::tokens(training) } else { tokens(piece).to_vec() };
         let activation = |piece: &Piece| [stream(piece), vec![model.hidden]].concat();
@@ -103,7 +104,7 @@ impl Stages {
             kinds: kinds(training),
             // A mean over many tokens: nobody takes it in half precision.
             loss: program.layout(Layout::tensor(dtype.widened(), &[])),
-            inside: tensor_parallel::layouts(program, training),
+            inside: pieces.iter().map(|piece| tensor_parallel::layouts(program, training, piece.place)).collect(),
             load_tokens: program.kernel(KernelCost::free(Kernel::LoadTokens)),
             load_targets: program.kernel(KernelCost::free(Kernel::LoadTargets)),
             zero_gradients: program.kernel(KernelCost::free(Kernel::ZeroGradients)),
@@ -111,7 +112,7 @@ impl Stages {
         // Places follow the way of a micro-batch.
         (0..).zip(stages.parts.iter_mut().flatten()).for_each(|(place, part)| part.place = place);
         for lane in lanes(training) {
-            let (place, early) = (training.mesh.coordinate(lane, Axis::Tensor), program.setting.bias_before_sum);
+            let (place, early) = (training.place(lane), program.setting.bias_before_sum);
             for (stage, parts) in stages.parts.iter_mut().enumerate() {
                 for &row in &homes.of_stage[stage] {
                     let held = &held[rank(training, lane, row).index()];
@@ -151,9 +152,9 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
     let blocks = u32::try_from(blocks).expect("a checked number of layers");
     let tables = |&part: &Part| {
         let mut tables = part_tables(program, training, overlaps, (part, blocks));
-        if tensor_parallel::cuts(training) {
+        if tensor_parallel::cuts_part(training, part) {
             let layer = if let Part::Block(layer) = part { layer } else { 0 };
-            let modules = Module::of(part).map(|module| Part::Module(layer, module));
+            let modules = training.model.modules_of(part).map(|module| Part::Module(layer, module));
             tables.modules = modules.map(|part| part_tables(program, training, overlaps, (part, blocks))).collect();
         }
         tables
@@ -165,7 +166,7 @@ fn stage(program: &mut Program, training: &Training, overlaps: bool, parts: &[Pa
 fn part_tables(program: &mut Program, training: &Training, overlaps: bool, (part, blocks): (Part, u32)) -> PartTables {
     let shares = match part {
         Part::Block(_) => blocks,
-        Part::Module(_, module) if module.is_product() => Module::PRODUCTS * blocks,
+        Part::Module(_, module) if module.is_product() || module == Module::Experts => Module::PRODUCTS * blocks,
         _ => 0,
     };
     let all = pieces(training).into_iter().map(|piece| piece_tables(program, training, overlaps, (part, shares), piece));
@@ -209,18 +210,21 @@ struct Piece {
     size: usize,
     /// The part of them.
     segment: Segment,
+    /// Where it is among the ranks that share out experts.
+    place: usize,
 }
 
 /// A whole micro-batch of the usual size.
 fn usual(training: &Training) -> Piece {
-    Piece { size: training.batch.micro_batch_size, segment: Segment::WHOLE }
+    Piece { size: training.batch.micro_batch_size, segment: Segment::WHOLE, place: 0 }
 }
 
-/// All kinds of pieces, the segments of a size beside each other.
+/// All kinds of pieces, the segments of a size beside each other, and the places of each.
 fn pieces(training: &Training) -> Vec<Piece> {
     let of = training.pipeline.segments as usize;
-    let segments = move |size| (0..of).map(move |place| Piece { size, segment: Segment { place, of } });
-    sizes(training).into_iter().flat_map(segments).collect()
+    let segments = move |size| (0..of).map(move |place| (size, Segment { place, of }));
+    let places = |(size, segment)| (0..training.expert).map(move |place| Piece { size, segment, place });
+    sizes(training).into_iter().flat_map(segments).flat_map(places).collect()
 }
 
 /// The different sizes of micro-batches.
@@ -229,14 +233,14 @@ fn sizes(training: &Training) -> Vec<usize> {
     if sizes.is_empty() { vec![training.batch.micro_batch_size] } else { sizes.into_iter().collect() }
 }
 
-/// The kind of every piece of a step.
+/// The kind of every piece of a step, at the first place among the ranks that share out experts.
 fn kinds(training: &Training) -> Vec<usize> {
     let (sizes, of) = (sizes(training), training.pipeline.segments as usize);
     let size = |micro_batch: usize| {
         let own = training.batch.sizes.get(micro_batch);
         own.and_then(|own| sizes.iter().position(|size| size == own)).unwrap_or(0)
     };
-    (0..training.pieces() as usize).map(|piece| size(piece / of) * of + piece % of).collect()
+    (0..training.pieces() as usize).map(|piece| (size(piece / of) * of + piece % of) * training.expert).collect()
 }
 
 /// A kernel on one micro-batch with its FLOPs, and the bytes of the activations that it reads and writes.
@@ -244,8 +248,13 @@ pub(super) fn cost(training: &Training, kernel: Kernel, shares: u32) -> KernelCo
     cost_of(training, usual(training), kernel, shares)
 }
 
-fn cost_of(training: &Training, Piece { size, segment }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
-    let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
+fn cost_of(training: &Training, Piece { size, segment, place }: Piece, kernel: Kernel, shares: u32) -> KernelCost {
+    if let Some(Part::Module(_, module)) =
+        kernel.words().1.filter(|part| matches!(part, Part::Module(_, module) if module.is_of_experts()))
+    {
+        return expert_parallel::cost(training, place, (kernel, module), shares);
+    }
+    let (model, ranks) = (&tensor_parallel::own(training), training.mesh.size(Axis::Tensor));
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
     // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
     let bytes = match kernel.words().1 {

@@ -20,7 +20,7 @@ pub(super) fn run(build: &mut Build) {
     for split in Split::all(training.mesh.size(Axis::Tensor)) {
         let tied = slices.tied(split.place);
         let first = training.mesh.with(Rank(0), Axis::Tensor, split.place);
-        let of_row = |&row: &usize| training.mesh.group(training.mesh.with(first, Axis::Pipeline, row), Axis::Data);
+        let of_row = |&row: &usize| training.data_group(training.mesh.with(first, Axis::Pipeline, row));
         let ranks: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
         let sums = sums(program, training, tied, split, ranks.clone());
         for rank in ranks {

@@ -50,7 +50,9 @@ fn changes(kind: TroubleKind, training: &Training) -> bool {
         TroubleKind::MeanOfMeans => !training.batch.sizes.is_empty(),
         TroubleKind::LayerMissing | TroubleKind::LayerTwice => training.pipeline.off_by_one.is_some(),
         TroubleKind::UnequalTokens => {
-            is_several && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
+            is_several
+                && training.mesh.size(Axis::Context) == 1
+                && training.batch.padded.is_some_and(|padded| padded.tokens < training.model.sequence)
         }
         TroubleKind::SaveAlone => sharing.parameters,
         TroubleKind::SameSeed => is_cut,

@@ -32,15 +32,6 @@ impl Agenda {
         self.pages.entry(time).or_insert_with(|| std::mem::take(spare)).push((rank, op));
     }
 
-    /// What ends about `places` behind the next one, if that is on this page or on the next one. It may turn out later: pages still grow.
-    pub(super) fn ahead(&self, places: usize) -> Option<OpId> {
-        let (_, op) = match self.open.len().checked_sub(places + 1) {
-            Some(place) => self.open.get(place)?,
-            None => self.pages.first_key_value()?.1.get(places - self.open.len())?,
-        };
-        Some(*op)
-    }
-
     /// When the next thing ends.
     pub(super) fn next(&self) -> Option<Ticks> {
         if self.open.is_empty() { self.pages.first_key_value().map(|(&time, _)| time) } else { Some(self.time) }

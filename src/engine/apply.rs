@@ -3,14 +3,15 @@
 use candle_core::Result;
 
 use super::kernels;
-use super::value::{Loss, Value, Values};
+use super::value::{Auxiliary, Loss, Value, Values};
 use super::world::World;
 use crate::base::OpId;
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::base::module::Module;
+use crate::program::{Flow, Inside, Kernel, Name, OpKind, Program};
 
 /// Applies `op` to the values. Shape-only runs have none.
 pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
-    let Values::Real { buffers, mailboxes, losses } = &mut world.values else { return Ok(()) };
+    let Values::Real { buffers, mailboxes, losses, auxiliary } = &mut world.values else { return Ok(()) };
     let program = &*world.machine.program;
     let view = program.op(op);
     match view.kind {
@@ -20,8 +21,13 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
             if let Kernel::Forward(_) = kernel {
                 let loss = loss(program, op, &results)?;
                 // Ranks that share the head's tensors all have the loss.
-                let is_new = |loss: &Loss| losses.iter().rev().all(|known| known.micro_batch != loss.micro_batch);
+                let place = |loss: &Loss| (loss.micro_batch, loss.slice);
+                let is_new = |loss: &Loss| losses.iter().rev().all(|known| place(known) != place(loss));
                 losses.extend(loss.filter(is_new));
+                let of_router = router_loss(program, op, &results)?;
+                let place = |one: &Auxiliary| (one.layer, one.place, one.loss.micro_batch);
+                let is_new = |one: &Auxiliary| auxiliary.iter().rev().all(|known| place(known) != place(one));
+                auxiliary.extend(of_router.filter(is_new));
             }
             for (&buffer, value) in view.writes.iter().zip(results) {
                 buffers[buffer.index()] = value;
@@ -56,7 +62,23 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     };
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
-    Ok(Some(Loss { step: view.origin.step, micro_batch, value }))
+    let slice = program.setting.context.split(view.rank).place;
+    Ok(Some(Loss { step: view.origin.step, micro_batch, slice, value }))
+}
+
+/// The auxiliary loss, where `op` is a router: it stands behind the gates.
+fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Auxiliary>> {
+    const LOSS: Inside = Inside { flow: Flow::Saved, module: Module::Route };
+    let view = program.op(op);
+    let [gates, written] = view.writes else { return Ok(None) };
+    let Name::Inside(LOSS, layer, micro_batch) = program.buffers[written.index()].name else { return Ok(None) };
+    let Some(Value::Cpu(tensors)) = results.get(1) else { return Ok(None) };
+    let value = tensors[0].to_dtype(candle_core::DType::F64)?.flatten_all()?.sum_all()?.to_scalar::<f64>()?;
+    // Ranks that all have all tokens all have the loss.
+    let all = program.setting.micro_batch_size * program.setting.model.as_ref().map_or(0, |model| model.sequence);
+    let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
+    let place = if own < all { program.setting.tensor.split(view.rank).place } else { 0 };
+    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice: 0, value } }))
 }
 
 impl Values {

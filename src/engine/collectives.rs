@@ -47,7 +47,7 @@ impl Delivery<'_> {
             sums.extend(kernels::tensors(self.layout(self.program.reads(self.members[0])[operand]), &self.sum(operand)?)?);
         }
         let Some(&result) = self.members.first().and_then(|&member| self.program.writes(member).first()) else { return Ok(()) };
-        let size = self.layout(result).parts[0].elements();
+        let size = self.layout(result).parts.iter().map(crate::program::TensorPart::elements).sum::<usize>();
         let sum = kernels::pack(&sums, size * self.members.len())?;
         for (place, &member) in self.members.iter().enumerate() {
             self.put(member, &sum, place * size)?;
@@ -66,7 +66,7 @@ impl Delivery<'_> {
         self.members.iter().try_for_each(|&member| self.put(member, &whole, 0))
     }
 
-    /// Who reads a piece for each member writes one from each. Otherwise who reads one buffer cuts it along its heads, which are the last dimension but one, and sends a piece to each member; who reads one
+    /// Who reads a piece for each member writes one from each, in one buffer or several. Otherwise who reads one buffer cuts it along its heads, which are the last dimension but one, and sends a piece to each member; who reads one
     /// for each member has such pieces, and sends them back to be put together.
     fn all_to_all(&mut self) -> Result<()> {
         let (program, members) = (self.program, self.members);
@@ -74,6 +74,9 @@ impl Delivery<'_> {
         if members.iter().all(|&member| [program.reads(member).len(), program.writes(member).len()] == [all; 2]) {
             self.exchange();
             return Ok(());
+        }
+        if members.iter().all(|&member| [program.reads(member).len(), program.writes(member).len()] == [1; 2]) {
+            return self.exchange_parts();
         }
         for (place, &member) in members.iter().enumerate() {
             let is_whole = program.writes(member).len() == 1;
@@ -94,6 +97,25 @@ impl Delivery<'_> {
                 self.buffers[written.index()] = self.buffers[read.index()].clone();
             }
         }
+    }
+
+    /// The same where each has one buffer, with as many tensors for each member.
+    fn exchange_parts(&mut self) -> Result<()> {
+        let (program, members) = (self.program, self.members);
+        let read = |member: OpId| {
+            let buffer = program.reads(member)[0];
+            kernels::tensors(self.layout(buffer), &self.buffers[buffer.index()])
+        };
+        let all = members.iter().map(|&member| read(member)).collect::<Result<Vec<_>>>()?;
+        for (place, &receiver) in members.iter().enumerate() {
+            let piece = |tensors: &Vec<Tensor>| {
+                let each = tensors.len() / members.len();
+                tensors[place * each..(place + 1) * each].to_vec()
+            };
+            let parts: Vec<Tensor> = all.iter().flat_map(piece).collect();
+            self.buffers[program.writes(receiver)[0].index()] = Value::Cpu(parts.into());
+        }
+        Ok(())
     }
 
     /// The `place`-th piece of what the member `from` reads.

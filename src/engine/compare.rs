@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
+use super::kernels::cpu::memory::Slice;
 use super::value::Value;
 
 /// The larger of two numbers, or a NaN: `f64::max` would hide it.
@@ -27,6 +28,9 @@ impl Value {
     /// # Errors
     /// If a tensor cannot be read.
     pub fn same_bits(&self, other: &Self) -> Result<bool> {
+        if let (Some(a), Some(b)) = (self.single()?, other.single()?) {
+            return Ok(a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
         let (a, b) = (self.elements()?, other.elements()?);
         // Widening to f64 keeps all values apart, and NaN never equals: compare bits.
         let is_zero = |elements: &[f64]| elements.iter().all(|x| x.to_bits() == 0);
@@ -76,8 +80,24 @@ impl Value {
     /// If a tensor cannot be read.
     pub fn elements(&self) -> Result<Option<Vec<f64>>> {
         let Self::Cpu(tensors) = self else { return Ok(None) };
-        let flat = |tensor: &Tensor| tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>();
-        let parts = tensors.iter().map(flat).collect::<Result<Vec<_>>>()?;
-        Ok(Some(parts.concat()))
+        let mut elements = Vec::with_capacity(tensors.iter().map(Tensor::elem_count).sum());
+        for tensor in tensors.iter() {
+            let tensor = tensor.contiguous()?;
+            match tensor.dtype() {
+                DType::F32 => elements.extend(Slice::<f32>::of(&tensor)?.iter().copied().map(f64::from)),
+                _ => elements.extend_from_slice(&Slice::<f64>::of(&tensor.to_dtype(DType::F64)?)?),
+            }
+        }
+        Ok(Some(elements))
+    }
+
+    /// The elements of one tensor in f32, which is what most values are: they need no widening to be told apart.
+    fn single(&self) -> Result<Option<Slice<'_, f32>>> {
+        match self {
+            Self::Cpu(tensors) if matches!(&**tensors, [one] if one.dtype() == DType::F32 && one.is_contiguous()) => {
+                Slice::of(&tensors[0]).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }

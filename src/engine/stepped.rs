@@ -14,10 +14,6 @@ use crate::base::{OpId, Ticks};
 use crate::program::trace::{Event, Outcome};
 use crate::program::{OpKind, Trace, Wait};
 
-/// How many ends ahead an op's neighbours are got closer, and how many ends ahead the ops behind it.
-const FAR: usize = 32;
-const NEAR: usize = 12;
-
 /// Called with the world after an op has ended.
 pub type OnEnd<'a> = &'a mut dyn FnMut(&World, OpId);
 
@@ -58,7 +54,6 @@ impl Stepper<'_> {
                     return Ok(self.world.stopped.is_none());
                 }
             } else if let Some((time, op)) = self.next_end() {
-                self.look_ahead();
                 self.world.time = time;
                 self.end(op)?;
             } else {
@@ -106,17 +101,17 @@ impl Stepper<'_> {
         }
     }
 
-    /// Gets closer what the ends to come will touch: first the neighbours of an op, a little later the ops that its end wakes.
-    fn look_ahead(&self) {
+    /// Gets closer what the ops behind `op` will touch. The one after the next was asked for when the op before this one began, so that its
+    /// neighbours can be read now; by the time that it is looked at, all else of it is near, too.
+    fn look_ahead(&self, op: OpId) {
         let links = &self.machine.links;
-        if let Some(op) = self.world.agenda.ahead(FAR) {
-            links.prefetch(op);
+        let Some(next) = links.behind(op) else { return };
+        self.world.memory.prefetch_pieces(next);
+        if let Some(peer) = links.peer(next) {
+            prefetch(self.world.ops.get(peer.index()));
         }
-        if let Some(op) = self.world.agenda.ahead(NEAR) {
-            for end in std::iter::once(op).chain(links.peer(op)) {
-                let parked = self.world.ops[end.index()].parked.map(OpId::from);
-                links.behind(end).into_iter().chain(parked).for_each(|next| self.get_closer(next));
-            }
+        if let Some(after) = links.behind(next) {
+            self.get_closer(after);
         }
     }
 
@@ -226,6 +221,7 @@ impl Stepper<'_> {
 
     /// Marks `op` as running, and takes the memory of its results.
     fn begin(&mut self, op: OpId, cost: Ticks) {
+        self.look_ahead(op);
         let Machine { program, costs, .. } = self.machine;
         let world = &mut *self.world;
         world.ops[op.index()].state = State::Running;

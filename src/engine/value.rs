@@ -32,7 +32,20 @@ pub enum Values {
         mailboxes: Vec<VecDeque<Value>>,
         /// Losses of micro-batches, in the order in which they were computed.
         losses: Vec<Loss>,
+        /// Auxiliary losses of routers, in the same order.
+        auxiliary: Vec<Auxiliary>,
     },
+}
+
+/// The auxiliary loss of a layer's router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Auxiliary {
+    /// The layer.
+    pub layer: u32,
+    /// The place of the rank among those that share out the micro-batch's tokens.
+    pub place: usize,
+    /// What it is for these tokens of a micro-batch.
+    pub loss: Loss,
 }
 
 /// The loss of a micro-batch.
@@ -42,6 +55,8 @@ pub struct Loss {
     pub step: u32,
     /// Micro-batch of the whole run.
     pub micro_batch: u32,
+    /// Which slice of its sequences, where ranks have slices.
+    pub slice: usize,
     /// Mean over its tokens.
     pub value: f64,
 }
@@ -53,7 +68,12 @@ impl Values {
     /// If a tensor cannot be made, or the state lacks one.
     pub fn real(program: &Program, state: Option<&Whole>) -> candle_core::Result<Self> {
         let buffers = super::kernels::initial(program, state)?;
-        Ok(Self::Real { buffers, mailboxes: vec![VecDeque::new(); program.channels.len()], losses: Vec::new() })
+        Ok(Self::Real {
+            buffers,
+            mailboxes: vec![VecDeque::new(); program.channels.len()],
+            losses: Vec::new(),
+            auxiliary: Vec::new(),
+        })
     }
 
     /// The value of `buffer`; `None` in a shape-only run.
@@ -71,6 +91,15 @@ impl Values {
         match self {
             Self::Shape => &[],
             Self::Real { losses, .. } => losses,
+        }
+    }
+
+    /// The auxiliary losses so far.
+    #[must_use]
+    pub fn auxiliary(&self) -> &[Auxiliary] {
+        match self {
+            Self::Shape => &[],
+            Self::Real { auxiliary, .. } => auxiliary,
         }
     }
 }

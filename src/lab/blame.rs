@@ -65,15 +65,22 @@ fn is_of_one_micro_batch(name: Name) -> bool {
 fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Option<Difference> {
     let (program, Values::Real { buffers, .. }) = (&world.machine.program, &world.values) else { return None };
     let view = program.op(op);
-    let place = program.setting.tensor.split(view.rank).place;
     let differs = |name: &Name, value: &Value| {
+        // The mean over a slice's tokens is not that over all of them.
+        if matches!(name, Name::Loss(_)) && program.setting.context.ranks > 1 {
+            return None;
+        }
         let all = expected.get(name)?.elements().ok()??;
         // What was never written is zeros.
         let own = value.elements().ok()?.unwrap_or_else(|| vec![0.0; all.len()]);
-        // A rank may keep a stretch of one device's tokens.
-        let all = if own.len() < all.len() { all.get(place * own.len()..(place + 1) * own.len())? } else { &all };
+        let mut all = rows_of(program, view.rank, all, own.len())?;
+        if let Name::ActivationGradient(..) = name {
+            // Of the mean over a slice's tokens: those of the slices are averaged like replicas'.
+            let slices = f64::from(u32::try_from(program.setting.context.ranks).unwrap_or(u32::MAX));
+            all.iter_mut().for_each(|x| *x *= slices);
+        }
         let norm = |elements: &mut dyn Iterator<Item = f64>| elements.map(|x| x * x).sum::<f64>().sqrt();
-        let distance = norm(&mut own.iter().zip(all).map(|(a, b)| a - b));
+        let distance = norm(&mut own.iter().zip(&all).map(|(a, b)| a - b));
         let close = distance <= rounding(program) * norm(&mut all.iter().copied());
         (!close).then_some(())
     };
@@ -84,6 +91,20 @@ fn difference(world: &World, op: OpId, expected: &BTreeMap<Name, Value>) -> Opti
     let (rank, tensor): (Rank, String) = (view.rank, program.buffers[wrong.index()].name.to_string());
     let op = left_out(program, op).unwrap_or(op);
     Some(Difference { step: view.origin.step, op, tensor, rank })
+}
+
+/// The rows of one device's result that a rank has: those of its slice of every sequence, and of those a stretch of so many elements where
+/// ranks share out tokens.
+fn rows_of(program: &Program, rank: Rank, mut all: Vec<f64>, own: usize) -> Option<Vec<f64>> {
+    let setting = &program.setting;
+    if let Some(attention) = setting.attention.filter(|_| own < all.len()) {
+        let width = all.len() / (attention.batch * attention.sequence);
+        let positions = attention.positions(setting.context.split(rank).place);
+        let tokens = (0..attention.batch).flat_map(|b| positions.iter().map(move |&at| b * attention.sequence + at as usize));
+        all = tokens.flat_map(|token| &all[token * width..(token + 1) * width]).copied().collect();
+    }
+    let place = setting.tensor.split(rank).place;
+    if own < all.len() { Some(all.get(place * own..(place + 1) * own)?.to_vec()) } else { Some(all) }
 }
 
 /// The op of the same slot, at `wrong` or before it, that a trouble rule took out: what it should have made lies inside a part, where

@@ -149,7 +149,7 @@ fn with_one_micro_batch(scenario: &Scenario, mut training: Training) -> Scenario
 fn alone(scenario: &Scenario, mut training: Training) -> Scenario {
     // One device takes the mean over all tokens that count.
     training.batch.padded = training.batch.padded.map(|padded| Padded { weighted: true, ..padded });
-    training.mesh = Mesh::new(1, 1);
+    (training.mesh, training.expert) = (Mesh::new(1, 1), 1);
     training.data_parallel.strategy = Strategy::Ddp;
     training.recompute.mode = Recompute::None;
     training.pipeline.off_by_one = None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Diagnosis, Run, Verdict, repairs};
+use super::{Diagnosis, Run, Verdict, repairs, snapshot};
 use crate::base::hardware::Costs;
 use crate::observe::formula::{self, Quantity};
 use crate::observe::report::{
@@ -49,6 +49,7 @@ impl Run {
             peak_flops,
             tokens: self.tokens(),
             loss: self.losses.clone(),
+            auxiliary: snapshot::auxiliary_losses(self.session.values().auxiliary()),
             verdict: self.reported_verdict(),
             silent_swaps: self.silent_swaps(),
             repairs: match &self.session.trace().outcome {

@@ -6,7 +6,7 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::Parameter;
 use crate::base::{OpId, ParameterId, Rank};
 use crate::engine::session::{join, join_slices};
-use crate::engine::value::{Loss, Value, Values};
+use crate::engine::value::{Auxiliary, Loss, Value, Values};
 use crate::engine::world::World;
 use crate::program::{Kernel, Name, Program, Setting};
 
@@ -138,8 +138,22 @@ pub fn mean_losses(losses: &[Loss], setting: &Setting) -> Vec<f64> {
     let mean = |step| {
         // Summed by micro-batch, so that the schedule's order does not show in the last bits.
         let mut of_step: Vec<Loss> = losses.iter().copied().filter(|loss| loss.step == step).collect();
-        of_step.sort_by_key(|loss| loss.micro_batch);
+        of_step.sort_by_key(|loss| (loss.micro_batch, loss.slice));
         of_step.iter().map(|loss| weight(loss) * loss.value).sum::<f64>() / of_step.len() as f64
+    };
+    (0..steps).map(mean).collect()
+}
+
+/// The auxiliary losses of all layers in every step, as a mean over micro-batches.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a number of micro-batches")]
+pub fn auxiliary_losses(all: &[Auxiliary]) -> Vec<f64> {
+    let steps = all.iter().map(|one| one.loss.step + 1).max().unwrap_or(0);
+    let mean = |step| {
+        let mut of_step: Vec<&Auxiliary> = all.iter().filter(|one| one.loss.step == step).collect();
+        of_step.sort_by_key(|one| (one.layer, one.place, one.loss.micro_batch));
+        let micro_batches = of_step.iter().map(|one| one.loss.micro_batch).collect::<std::collections::BTreeSet<u32>>().len();
+        of_step.iter().map(|one| one.loss.value).sum::<f64>() / micro_batches.max(1) as f64
     };
     (0..steps).map(mean).collect()
 }

@@ -42,10 +42,10 @@ pub enum Stage {
 }
 
 impl Blocks {
-    /// The blocks of `program`, if it is a layer of attention.
+    /// The blocks of `program`, if it is a layer of attention that stands alone.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
-        let attention = program.setting.attention?;
+        let attention = program.setting.attention.filter(|_| program.setting.model.is_none())?;
         let mut blocks = Self { slices: attention.slices, cells: vec![Block::default(); attention.slices * attention.slices] };
         for op in program.all() {
             let OpKind::Run(kernel) = program.kind(op).original() else { continue };

@@ -4,7 +4,7 @@ use crate::base::hardware::{Costs, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
 use crate::base::module::Split;
 use crate::base::precision::Precision;
-use crate::base::settings::{AllReduce, Dtype};
+use crate::base::settings::{AllReduce, Dtype, Recompute};
 use crate::base::units::Clock;
 use crate::scenario::{Collective, Order, Reshard, Scenario, Task, Training};
 use crate::schedule::Times;
@@ -64,9 +64,12 @@ pub fn find(all: &[Formula], quantity: Quantity) -> Option<&Formula> {
     all.iter().find(|formula| formula.of == quantity)
 }
 
-/// With equal stages and free messages.
+/// With equal stages and free messages, and nothing computed twice.
 fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula> {
     let Order::Schedule(schedule) = &training.pipeline.order else { return Vec::new() };
+    if training.recompute.mode != Recompute::None {
+        return Vec::new();
+    }
     let slots = [unit.forward, unit.backward_input, unit.backward_weight, unit.overlapped];
     let [forward, input, weight, overlapped] = slots.map(|slot| clock.in_unit(slot));
     let (size, times) = (training.size(), Times { forward, input, weight, overlapped });
@@ -74,8 +77,13 @@ fn pipeline(training: &Training, clock: Clock, unit: &UnitCosts) -> Vec<Formula>
     let busy = f64::from(size.micro_batches) * f64::from(size.chunks) * times.all();
     let theory = &schedule.theory;
     let formula = |of, text: &str, value| Formula { of, text: text.to_owned(), value };
+    let makespan = formula(Quantity::Makespan, theory.makespan, busy + idle);
+    // Later micro-batches fill what the first step leaves idle.
+    if schedule.updates.is_asynchronous() {
+        return vec![makespan];
+    }
     vec![
-        formula(Quantity::Makespan, theory.makespan, busy + idle),
+        makespan,
         formula(Quantity::BubbleFraction, theory.fraction, idle / (busy + idle)),
         formula(Quantity::BubbleRatio, theory.ratio, idle / busy),
     ]
@@ -93,12 +101,27 @@ fn state(training: &Training) -> Formula {
     let bytes = training.precision.bytes(training.optimizer.kind);
     let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
     let split = Split { ranks: training.mesh.size(Axis::Tensor), place: 0 };
+    let [dense, experts] = parameters(training, split);
+    let (whole, text) = match training.expert {
+        1 => (dense + experts, ["P", "P"].map(str::to_owned)),
+        ranks => (dense + experts / count(ranks), [format!("(D + E/{ranks})"), "(D + E)".to_owned()]),
+    };
+    // A rank that has some of the experts shares them with as many fewer.
+    let terms = bytes.iter().zip(is_cut);
+    let text = terms.map(|(bytes, cut)| if cut { format!("{bytes}{}/{shards}", text[1]) } else { format!("{bytes}{}", text[0]) });
+    let text = text.collect::<Vec<_>>().join(" + ");
+    let each = bytes.iter().zip(is_cut);
+    let value = each.map(|(&bytes, cut)| bytes as f64 * if cut { (dense + experts) / count(shards) } else { whole }).sum();
+    Formula { of: Quantity::State, text, value }
+}
+
+/// Parameters of the first stage on one of the ranks that share its tensors: those that all tokens go through, and those of all experts.
+fn parameters(training: &Training, split: Split) -> [f64; 2] {
     let own = training.parts_of(0).into_iter().flat_map(|part| training.model.slices_of(part, split));
-    let parameters: usize = own.map(|parameter| parameter.elements()).sum();
-    let terms = bytes.iter().zip(is_cut).map(|(bytes, cut)| if cut { format!("{bytes}P/{shards}") } else { format!("{bytes}P") });
-    let each = bytes.iter().zip(is_cut).map(|(&bytes, cut)| bytes as f64 / if cut { count(shards) } else { 1.0 });
-    let text = terms.collect::<Vec<_>>().join(" + ");
-    Formula { of: Quantity::State, text, value: each.sum::<f64>() * count(parameters) }
+    own.fold([0.0; 2], |[dense, experts], parameter| match parameter.expert() {
+        None => [dense + count(parameter.elements()), experts],
+        Some(_) => [dense, experts + count(parameter.elements())],
+    })
 }
 
 /// An all-reduce counts 2, a reduce-scatter and an all-gather 1 each; G micro-batches (section 7 of the same paper).
@@ -115,7 +138,13 @@ fn traffic(training: &Training) -> Formula {
         () if training.data_parallel.no_sync => ("2".to_owned(), 2.0),
         () => ("2 G".to_owned(), 2.0 * micro_batches),
     };
-    Formula { of: Quantity::Traffic, text, value }
+    if training.expert < training.data_ranks() || training.expert == 1 {
+        return Formula { of: Quantity::Traffic, text, value };
+    }
+    // Who alone has its experts has nobody to exchange anything of them with.
+    let [dense, experts] = parameters(training, Split { ranks: training.mesh.size(Axis::Tensor), place: 0 });
+    let share = dense / (dense + experts / count(training.expert));
+    Formula { of: Quantity::Traffic, text: format!("({text}) D/(D + E/{})", training.expert), value: value * share }
 }
 
 /// Tokens of a micro-batch from which on traffic hides behind computation: both take as long.

@@ -13,6 +13,17 @@ pub struct Diagnosis {
     pub cause: String,
 }
 
+/// The first result that is no number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NanReport {
+    /// The training step.
+    pub step: u32,
+    /// The op, in the program's text syntax.
+    pub op: String,
+    /// The rank.
+    pub rank: u32,
+}
+
 /// A send and the receive that it meets by order: of equal shapes, so that nothing notices, but for other data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SilentSwap {

@@ -152,7 +152,11 @@ impl Kind {
             | Kernel::Dispatch
             | Kernel::Experts
             | Kernel::Combine => Self::Forward,
-            Kernel::AttendBackward | Kernel::CombineBackward | Kernel::ExpertsBackward | Kernel::RouteBackward => Self::Backward,
+            Kernel::AttendBackward
+            | Kernel::AddGradients
+            | Kernel::CombineBackward
+            | Kernel::ExpertsBackward
+            | Kernel::RouteBackward => Self::Backward,
             Kernel::BackwardInput(_) => Self::BackwardInput,
             Kernel::BackwardWeight(_) => Self::BackwardWeight,
             Kernel::Recompute(_) | Kernel::RecomputeAttention(_) => Self::Recompute,

@@ -16,6 +16,7 @@ pub mod kind;
 pub mod lanes;
 pub mod ledger;
 pub mod metrics;
+pub mod mixture;
 pub mod observed;
 pub mod replay;
 pub mod report;

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-pub use super::found::{Diagnosis, Repair, RepairKind, SilentSwap};
+pub use super::found::{Diagnosis, NanReport, Repair, RepairKind, SilentSwap};
 use super::metrics::{Metrics, RankMetrics};
+use super::mixture::Mixture;
 use super::run::Run;
 use super::slack::Slack;
 use super::traffic::{CollectiveStats, Wire};
@@ -39,6 +40,8 @@ pub struct Given {
     pub tokens: Option<Tokens>,
     /// Mean loss of each step; empty without real values.
     pub loss: Vec<f64>,
+    /// Auxiliary loss of each step; empty without real values.
+    pub auxiliary: Vec<f64>,
     /// How the result compares with one device's.
     pub verdict: Verdict,
     /// The op whose result is the first that is no number.
@@ -81,7 +84,7 @@ impl Verdict {
     /// What the result is compared with.
     #[must_use]
     pub fn device(&self) -> &'static str {
-        if self.delayed_weights { "one device with the same delayed weights" } else { "one device" }
+        if self.delayed_weights { "one device with equally old weights" } else { "one device" }
     }
 }
 
@@ -132,6 +135,7 @@ pub struct Report {
     pub mfu: Option<f64>,
     pub hfu: Option<f64>,
     pub tokens: Option<Tokens>,
+    pub experts: Option<Mixture>,
     pub ranks: Vec<RankReport>,
     pub collectives: Vec<CollectiveReport>,
     pub links: Vec<LinkReport>,
@@ -169,15 +173,6 @@ pub struct Bubble {
 pub struct CriticalReport {
     pub computing: f64,
     pub communicating: f64,
-}
-
-/// The first result that is no number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "described in the schema")]
-pub struct NanReport {
-    pub step: u32,
-    pub op: String,
-    pub rank: u32,
 }
 
 /// What the model needs, and what the hardware computes for it.
@@ -322,6 +317,7 @@ impl Report {
             mfu: utilization.map(|share| share.model),
             hfu: utilization.map(|share| share.hardware),
             tokens: given.tokens,
+            experts: Mixture::of(run.program, &given.auxiliary),
             ranks: unfolded_ranks(run, metrics, slack),
             collectives: unfolded_collectives(run, metrics, given.algorithm),
             links: unfolded_links(run, metrics),

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use super::metrics::Metrics;
 use super::run::Run;
 use super::traffic::collective_of;
+use crate::base::settings::AttentionTensor;
 use crate::base::units::Clock;
 use crate::base::{Bytes, CollectiveId, Rank, Ticks};
 use crate::program::plan::Pass;
 use crate::program::trace::Outcome;
-use crate::program::{Kernel, Name, OpKind, Program};
+use crate::program::{CollectiveKind, Kernel, Name, OpKind, PassName, Program};
 
 /// Floating-point operations of a step on all ranks, a multiply-add counted as two. Sixteen million tokens of a model of 405 billion
 /// parameters need more than 64 bits can count.
@@ -61,7 +62,10 @@ pub fn flops(run: &Run, step: u32) -> Flops {
     for op in run.program.all().filter(|&op| run.of_step(op, step) && run.times(op).is_some()) {
         let OpKind::Run(kernel) = run.program.kind(op) else { continue };
         let kernel = run.program.kernels[kernel.index()];
+        // Attention by blocks has one kernel, whether it computes for the first time or again.
+        let is_again = run.program.op(op).origin.pass == PassName::Recompute;
         match kernel.kernel {
+            Kernel::Attend if is_again => flops.hardware += u128::from(kernel.flops),
             Kernel::Forward(_)
             | Kernel::BackwardInput(_)
             | Kernel::BackwardWeight(_)
@@ -142,13 +146,23 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
 fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
     let ops = run.program.order[rank.index()].iter().copied();
     let ran = ops.filter(|&op| run.of_step(op, step) && run.times(op).is_some());
-    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_replicas(run.program, id)).collect()
+    // Tokens that go to experts are no state of replicas, and who alone has its experts meets nobody.
+    let is_of_state = |id: CollectiveId| {
+        let collective = &run.program.collectives[id.index()];
+        collective.kind != CollectiveKind::AllToAll && run.program.groups[collective.group.index()].size() > 1
+    };
+    ran.filter_map(|op| collective_of(run, op)).filter(|&id| is_of_state(id) && is_of_replicas(run.program, id)).collect()
 }
 
-/// Whether replicas meet, and not ranks that share a layer's tensors.
+/// Whether replicas meet, and not ranks that share a layer's tensors, or for its attention.
 fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
-    let group = &program.groups[program.collectives[id.index()].group.index()];
+    let collective = &program.collectives[id.index()];
+    let group = &program.groups[collective.group.index()];
     let line = program.setting.tensor;
+    let first_word = collective.label.split(' ').next().unwrap_or_default();
+    if program.setting.context.ranks > 1 && AttentionTensor::find(first_word).is_some() {
+        return false;
+    }
     line.ranks == 1 || group.ranks.iter().all(|&rank| line.split(rank) == line.split(group.ranks[0]))
 }
 

@@ -114,6 +114,12 @@ impl CollectiveKind {
         Self::ALL[self as usize].1
     }
 
+    /// Whether it is made of the messages of an algorithm, where messages are followed: sums and gathers.
+    #[must_use]
+    pub fn is_expanded(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::AllGather)
+    }
+
     /// How often the payload passes a member: an all-reduce is a reduce-scatter and an all-gather.
     #[must_use]
     pub fn rounds(self) -> u64 {

@@ -1,6 +1,7 @@
-//! What a member of an all-to-all sends and receives, where pieces are unequal: it reads a piece for each member and writes one from each.
+//! What a member of an all-to-all sends and receives, where pieces are unequal: it reads a piece for each member and writes one from each. The
+//! pieces are buffers, or together one buffer, whose tensors are as many for each member.
 
-use super::tables::{CollectiveKind, Program};
+use super::tables::{CollectiveKind, Program, TensorPart};
 use crate::base::{BufferId, Bytes, CollectiveId, OpId};
 use crate::program::OpKind;
 
@@ -19,9 +20,10 @@ impl Exchange {
     pub fn of(program: &Program, op: OpId) -> Option<Self> {
         let OpKind::Collective(collective) = program.kind(op) else { return None };
         let place = unequal_place(program, collective, op)?;
-        let others = |pieces: &[BufferId]| -> Bytes {
-            let others = pieces.iter().enumerate().filter(|(other, _)| *other != place);
-            others.map(|(_, &piece)| program.bytes(piece)).sum()
+        let members = members(program, collective);
+        let others = |operands: &[BufferId]| -> Bytes {
+            let others = pieces(program, operands, members).into_iter().enumerate().filter(|(other, _)| *other != place);
+            others.flat_map(|(_, piece)| piece).map(TensorPart::bytes).sum()
         };
         Some(Self { sent: others(program.reads(op)), received: others(program.writes(op)) })
     }
@@ -36,9 +38,36 @@ impl Exchange {
 /// The place of the rank of `op` among the members, if it reads and writes a piece for each of them.
 #[must_use]
 pub fn unequal_place(program: &Program, collective: CollectiveId, op: OpId) -> Option<usize> {
-    let collective = &program.collectives[collective.index()];
-    let ranks = &program.groups[collective.group.index()].ranks;
-    let pieces = [program.reads(op).len(), program.writes(op).len()];
-    let is_unequal = collective.kind == CollectiveKind::AllToAll && pieces == [ranks.len(); 2];
+    let collective_of = &program.collectives[collective.index()];
+    if collective_of.kind != CollectiveKind::AllToAll {
+        return None;
+    }
+    let all = members(program, collective);
+    let has_pieces = |operands: &[BufferId]| operands.len() == all || is_bundle(program, operands, all);
+    let (reads, writes) = (program.reads(op), program.writes(op));
+    let is_unequal = reads.len() == writes.len() && has_pieces(reads) && has_pieces(writes);
+    let ranks = &program.groups[collective_of.group.index()].ranks;
     is_unequal.then(|| ranks.iter().position(|&rank| rank == program.rank_of(op))).flatten()
+}
+
+/// The tensors of the pieces for each of so many members, or from each.
+#[must_use]
+pub fn pieces<'p>(program: &'p Program, operands: &[BufferId], members: usize) -> Vec<Vec<&'p TensorPart>> {
+    let parts = |buffer: &BufferId| program.layouts[program.buffers[buffer.index()].layout.index()].parts.iter();
+    if operands.len() == members {
+        return operands.iter().map(|buffer| parts(buffer).collect()).collect();
+    }
+    let all: Vec<&TensorPart> = operands.iter().flat_map(parts).collect();
+    all.chunks((all.len() / members.max(1)).max(1)).map(<[_]>::to_vec).collect()
+}
+
+/// Whether one buffer has pieces for all members.
+fn is_bundle(program: &Program, operands: &[BufferId], members: usize) -> bool {
+    let [buffer] = operands else { return false };
+    let parts = program.layouts[program.buffers[buffer.index()].layout.index()].parts.len();
+    parts > 0 && parts.is_multiple_of(members)
+}
+
+fn members(program: &Program, collective: CollectiveId) -> usize {
+    program.groups[program.collectives[collective.index()].group.index()].ranks.len()
 }

@@ -197,6 +197,7 @@ impl Kernel {
             Self::Attend => ("attend", None),
             Self::FinishAttention => ("finish-attention", None),
             Self::AttendBackward => ("attend-backward", None),
+            Self::AddGradients => ("add-gradients", None),
             Self::Release => ("release", None),
             Self::Route => ("route", None),
             Self::Balance => ("balance", None),
@@ -211,7 +212,7 @@ impl Kernel {
 
     /// Every kernel, those that work on a part with `part`.
     #[must_use]
-    pub fn all(part: Part) -> [Self; 29] {
+    pub fn all(part: Part) -> [Self; 30] {
         [
             Self::LoadTokens,
             Self::LoadTargets,
@@ -233,6 +234,7 @@ impl Kernel {
             Self::Attend,
             Self::FinishAttention,
             Self::AttendBackward,
+            Self::AddGradients,
             Self::Release,
             Self::Route,
             Self::Balance,

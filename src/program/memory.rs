@@ -73,6 +73,13 @@ impl Memory {
         prefetch(self.changes.of.get(op.index()));
     }
 
+    /// Gets closer how much `op` takes and gives back: where that stands must be near.
+    pub fn prefetch_pieces(&self, op: OpId) {
+        if let Some(change) = self.changes.of.get(op.index()) {
+            prefetch(self.changes.pieces.get(change.first as usize));
+        }
+    }
+
     /// `op` starts: memory for what it writes. Whether it took any.
     pub fn start(&mut self, program: &Program, op: OpId) -> bool {
         let takes = self.changes.takes(op);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::op::Role;
 use crate::base::ParameterId;
+use crate::base::context::HeadShare;
 use crate::base::module::Module;
 use crate::base::settings::{AttentionTensor, ExpertTensor};
 
@@ -70,6 +71,9 @@ pub enum Name {
     Expert(ExpertTensor, u32),
     /// A value inside a part that is cut into modules: which, layer, micro-batch.
     Inside(Inside, u32, u32),
+    /// A tensor of attention inside a training step whose sequences are cut into slices, with all heads or some of them: the layer's slice
+    /// (numbered through all layers), micro-batch.
+    Context(AttentionTensor, HeadShare, u32, u32),
 }
 
 /// A value inside a part that is cut into modules.
@@ -111,15 +115,17 @@ impl Flow {
 }
 
 /// The modules' words in program texts: a number follows, so they end in none.
-const MODULES: [&str; Module::ALL.len()] =
-    ["norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "add-b", "tok", "pos", "norm-c", "logits", "ce"];
+const MODULES: [&str; Module::ALL.len()] = [
+    "norm-a", "qkv", "core", "proj", "add-a", "norm-b", "up", "down", "route", "dispatch", "expert", "combine", "add-b", "tok",
+    "pos", "norm-c", "logits", "ce",
+];
 
 /// A kind of name in program texts: its prefix, how it is made of its two numbers, and whether it has the second: a micro-batch, a shard or a
 /// chunk.
 type NameText = (&'static str, fn(u32, u32) -> Name, bool);
 
 /// The one description for printing and parsing names.
-const NAMES: [NameText; 61] = [
+const NAMES: [NameText; 63] = [
     ("tokens", |_, m| Name::Tokens(m), true),
     ("targets", |_, m| Name::Targets(m), true),
     ("loss", |_, m| Name::Loss(m), true),
@@ -151,6 +157,7 @@ const NAMES: [NameText; 61] = [
     ("dout", |slice, _| Name::Attention(AttentionTensor::OutputGradient, slice), false),
     ("dq", |slice, _| Name::Attention(AttentionTensor::QueryGradient, slice), false),
     ("dkv", |slice, _| Name::Attention(AttentionTensor::KeyValueGradient, slice), false),
+    ("part", |slice, _| Name::Attention(AttentionTensor::KeyValuePart, slice), false),
     ("hq", |slice, _| Name::Heads(AttentionTensor::Query, slice), false),
     ("hkv", |slice, _| Name::Heads(AttentionTensor::KeyValue, slice), false),
     ("hstate", |slice, _| Name::Heads(AttentionTensor::State, slice), false),
@@ -158,6 +165,7 @@ const NAMES: [NameText; 61] = [
     ("hdout", |slice, _| Name::Heads(AttentionTensor::OutputGradient, slice), false),
     ("hdq", |slice, _| Name::Heads(AttentionTensor::QueryGradient, slice), false),
     ("hdkv", |slice, _| Name::Heads(AttentionTensor::KeyValueGradient, slice), false),
+    ("hpart", |slice, _| Name::Heads(AttentionTensor::KeyValuePart, slice), false),
     ("version", Name::Version, true),
     ("kvgrad", Name::KeyValueGradient, true),
     ("tokin", |rank, _| Name::Expert(ExpertTensor::Input, rank), false),
@@ -183,8 +191,42 @@ const NAMES: [NameText; 61] = [
     ("dexperts", |rank, _| Name::Expert(ExpertTensor::WeightGradient, rank), false),
 ];
 
+/// The rows of what is inside parts come behind those of the table, and behind them those of attention inside training steps.
+const INSIDE: usize = Flow::ALL.len() * Module::ALL.len();
+const CONTEXT: usize = 2 * AttentionTensor::ALL.len();
+
 /// Rows of all names.
-const ROWS: usize = NAMES.len() + Flow::ALL.len() * Module::ALL.len();
+const ROWS: usize = NAMES.len() + INSIDE + CONTEXT;
+
+/// Where a row stands.
+enum Row {
+    /// In the table.
+    Table(usize),
+    /// Behind it.
+    Inside(Flow, &'static str, usize),
+    /// Behind those: with the row of the same tensor of a bare layer.
+    Context(AttentionTensor, HeadShare, usize),
+}
+
+impl Row {
+    fn of(row: usize) -> Self {
+        let Some(inside) = row.checked_sub(NAMES.len()) else { return Self::Table(row) };
+        match inside.checked_sub(INSIDE) {
+            None => {
+                let (flow, before) = Flow::ALL[inside / Module::ALL.len()];
+                Self::Inside(flow, before, inside % Module::ALL.len())
+            }
+            Some(context) => {
+                let (share, tensor) = (context / AttentionTensor::ALL.len(), context % AttentionTensor::ALL.len());
+                let share = if share == 0 { HeadShare::All } else { HeadShare::One };
+                Self::Context(AttentionTensor::ALL[tensor], share, BARE + context)
+            }
+        }
+    }
+}
+
+/// The row of the first tensor of a bare layer.
+const BARE: usize = 24;
 
 impl Name {
     /// Row of [`NAMES`], index and micro-batch. Behind the rows of the table come those of what is inside layers.
@@ -214,11 +256,15 @@ impl Name {
             Self::Recomputed(part, m) => (21, part, m),
             Self::Near(unit, place) => (22, unit, place),
             Self::RandomState(part, m) => (23, part, m),
-            Self::Version(parameter, version) => (38, parameter, version),
-            Self::KeyValueGradient(part, m) => (39, part, m),
-            Self::Attention(tensor, slice) => (24 + tensor as usize, slice, 0),
-            Self::Heads(tensor, slice) => (31 + tensor as usize, slice, 0),
-            Self::Expert(tensor, rank) => (40 + tensor as usize, rank, 0),
+            Self::Version(parameter, version) => (BARE + CONTEXT, parameter, version),
+            Self::KeyValueGradient(part, m) => (BARE + CONTEXT + 1, part, m),
+            Self::Attention(tensor, slice) => (BARE + tensor as usize, slice, 0),
+            Self::Heads(tensor, slice) => (BARE + AttentionTensor::ALL.len() + tensor as usize, slice, 0),
+            Self::Context(tensor, share, slice, m) => {
+                let some = if share == HeadShare::All { 0 } else { AttentionTensor::ALL.len() };
+                (NAMES.len() + INSIDE + some + tensor as usize, slice, m)
+            }
+            Self::Expert(tensor, rank) => (BARE + CONTEXT + 2 + tensor as usize, rank, 0),
             Self::Inside(Inside { flow, module }, layer, m) => {
                 (NAMES.len() + flow as usize * Module::ALL.len() + module as usize, layer, m)
             }
@@ -227,20 +273,19 @@ impl Name {
 
     /// The name of this row and these numbers.
     fn of(row: usize, index: u32, micro_batch: u32) -> Self {
-        match row.checked_sub(NAMES.len()) {
-            None => NAMES[row].1(index, micro_batch),
-            Some(inside) => {
-                let (flow, module) = (Flow::ALL[inside / Module::ALL.len()].0, Module::ALL[inside % Module::ALL.len()]);
-                Self::Inside(Inside { flow, module }, index, micro_batch)
-            }
+        match Row::of(row) {
+            Row::Table(row) => NAMES[row].1(index, micro_batch),
+            Row::Inside(flow, _, module) => Self::Inside(Inside { flow, module: Module::ALL[module] }, index, micro_batch),
+            Row::Context(tensor, share, _) => Self::Context(tensor, share, index, micro_batch),
         }
     }
 
     /// What a row's names begin with.
     fn prefix(row: usize) -> [&'static str; 2] {
-        match row.checked_sub(NAMES.len()) {
-            None => ["", NAMES[row].0],
-            Some(inside) => [Flow::ALL[inside / Module::ALL.len()].1, MODULES[inside % Module::ALL.len()]],
+        match Row::of(row) {
+            Row::Table(row) => ["", NAMES[row].0],
+            Row::Inside(_, before, module) => [before, MODULES[module]],
+            Row::Context(_, _, bare) => ["c-", NAMES[bare].0],
         }
     }
 
@@ -286,7 +331,18 @@ impl Name {
             | Self::Deferred(_, m)
             | Self::KeyValueGradient(_, m)
             | Self::Recomputed(_, m)
-            | Self::Inside(_, _, m) => Some(m),
+            | Self::Inside(_, _, m)
+            | Self::Context(_, _, _, m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The tensor of attention that it is, and its slice among so many; `None` if it is none.
+    #[must_use]
+    pub fn attention(self, slices: usize) -> Option<(AttentionTensor, usize)> {
+        match self {
+            Self::Attention(tensor, slice) | Self::Heads(tensor, slice) => Some((tensor, slice as usize)),
+            Self::Context(tensor, _, slice, _) => Some((tensor, slice as usize % slices.max(1))),
             _ => None,
         }
     }
@@ -297,6 +353,15 @@ impl Name {
         match self {
             Self::Loss(_)
             | Self::ActivationGradient(..)
+            | Self::Context(
+                AttentionTensor::State
+                | AttentionTensor::OutputGradient
+                | AttentionTensor::QueryGradient
+                | AttentionTensor::KeyValueGradient
+                | AttentionTensor::KeyValuePart,
+                ..,
+            )
+            | Self::Attention(AttentionTensor::KeyValuePart, _)
             | Self::Inside(Inside { flow: Flow::OutputGradient | Flow::TokensGradient, .. }, ..) => Role::Scratch,
             Self::Tokens(_)
             | Self::Targets(_)
@@ -308,7 +373,8 @@ impl Name {
             | Self::RandomState(..)
             | Self::Attention(..)
             | Self::Heads(..)
-            | Self::Inside(..) => Role::Activation,
+            | Self::Inside(..)
+            | Self::Context(..) => Role::Activation,
             Self::Expert(tensor, _) => expert_role(tensor),
             Self::Parameter(_) | Self::Shard(..) => Role::Parameter,
             Self::Gradient(_) | Self::GradientShard(..) => Role::Gradient,

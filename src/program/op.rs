@@ -153,6 +153,8 @@ pub enum Kernel {
     FinishAttention,
     /// Roughly: dq, dk, dv += d attention / d (q, k, v), of one block
     AttendBackward,
+    /// Roughly: dk, dv += those of one block
+    AddGradients,
     /// Gives memory back that a message and a computation have read
     Release,
     /// Roughly: p = softmax(x router^T), chosen = the k largest

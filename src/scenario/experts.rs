@@ -1,7 +1,7 @@
 //! `[layer] kind = "experts"`: a bare mixture of experts. `[model]` has its sizes, `[parallel] expert` its ranks, `[experts]` the rest.
 
 use super::keys::{
-    Key, Section, experts, layer as layer_keys, model as model_keys, numerics as numerics_keys, parallel, trouble as trouble_keys,
+    Key, experts, layer as layer_keys, model as model_keys, numerics as numerics_keys, parallel, trouble as trouble_keys,
 };
 use super::limits::{float, message_ns};
 use super::problem::Problem;
@@ -88,73 +88,6 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     })
 }
 
-/// A whole training step: its meshes of experts are judged, and not computed yet.
-///
-/// Experts stand on data-parallel ranks, so that they are no factor of the world: what must divide it is `expert_tensor` x `expert` x
-/// `pipeline`, and the quotient is how many ranks have the same experts. Source: Megatron-LM, `parallel_state.py`.
-pub(super) fn refuse_in_training(written: &mut Written, mesh: Ranks) {
-    let hint = "a bare [layer] has them: kind = \"experts\"";
-    if let Some(expert) = written.size(&parallel::EXPERT).filter(|expert| *expert > 1) {
-        let tensor = written.or(&parallel::EXPERT_TENSOR, Written::size, Some(mesh.tensor)).unwrap_or(1);
-        let problem = illegal(mesh, expert, tensor, written.has(&parallel::EXPERT_TENSOR, 0)).unwrap_or_else(|| {
-            let same = mesh.world / (tensor * expert * mesh.pipeline);
-            let message = format!(
-                "{tensor} x {expert} x {} divides {} ranks, {} with the same experts: but a whole training step has none yet",
-                mesh.pipeline,
-                grouped(mesh.world as i128),
-                same,
-            );
-            Problem::new(message).allowed("1").hint(hint)
-        });
-        written.refuse(&[&parallel::EXPERT, &parallel::EXPERT_TENSOR], problem);
-    }
-    let is_asked = |key: &&'static Key| written.has(key, 0) && key.unwritten_value().is_some() && !written.is_default(key);
-    let section: Vec<&'static Key> = Section::Experts.keys().filter(is_asked).collect();
-    for key in section {
-        let problem = Problem::new(format!("a training step has no `{}` yet", key.path()));
-        written.refuse(&[key], problem.hint(hint));
-    }
-}
-
-/// The ranks of a training step, as far as experts ask.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ranks {
-    /// All of them.
-    pub world: usize,
-    /// Pipeline stages.
-    pub pipeline: usize,
-    /// Ranks that share a matrix.
-    pub tensor: usize,
-}
-
-/// What is wrong with a mesh of experts, and which would be right.
-fn illegal(mesh: Ranks, expert: usize, tensor: usize, is_written: bool) -> Option<Problem> {
-    let Ranks { world, pipeline, .. } = mesh;
-    let needed = tensor * expert * pipeline;
-    if world.is_multiple_of(needed) {
-        return None;
-    }
-    let why = if is_written || tensor == 1 {
-        ""
-    } else {
-        ", as experts are cut like the rest where `expert_tensor` does not say otherwise"
-    };
-    let message = format!(
-        "expert_tensor = {tensor} times expert = {expert} times pipeline = {pipeline} is {}, which does not divide {} ranks{why}",
-        grouped(needed as i128),
-        grouped(world as i128),
-    );
-    let mut fits = Vec::new();
-    if tensor > 1 && world.is_multiple_of(expert * pipeline) {
-        fits.push("expert_tensor = 1".to_owned());
-    }
-    let fewer = (1..expert).rev().find(|fewer| world.is_multiple_of(tensor * fewer * pipeline));
-    fits.extend(fewer.map(|fewer| format!("expert = {fewer}")));
-    fits.push(format!("{} ranks", grouped(world.next_multiple_of(needed) as i128)));
-    let problem = Problem::new(message).allowed("expert_tensor x expert x pipeline divides the number of ranks");
-    Some(problem.hint(format!("{} would do", fits.join(", or "))))
-}
-
 /// Every rank has equally many experts: the nearest numbers that would do.
 pub(super) fn refuse_uneven(written: &mut Written, count: usize, ranks: usize) -> Option<()> {
     if count.is_multiple_of(ranks) {
@@ -179,7 +112,7 @@ fn among(numbers: &[String]) -> String {
     }
 }
 
-fn refuse_choices(written: &mut Written, count: usize, top_k: usize) -> Option<()> {
+pub(super) fn refuse_choices(written: &mut Written, count: usize, top_k: usize) -> Option<()> {
     if top_k <= count {
         return Some(());
     }
@@ -201,7 +134,7 @@ fn refuse_narrow(written: &mut Written, model: &Model, count: usize, numerics: O
     None
 }
 
-fn refuse_lots(written: &mut Written, tokens: u64, each: u64) -> Option<()> {
+pub(super) fn refuse_lots(written: &mut Written, tokens: u64, each: u64) -> Option<()> {
     if tokens.saturating_mul(each) <= MOST_LOTS {
         return Some(());
     }
@@ -215,9 +148,17 @@ fn refuse_lots(written: &mut Written, tokens: u64, each: u64) -> Option<()> {
 
 /// How often each expert is chosen, of so many tokens and choices: as the loads say in proportion, or as the skew says.
 fn read_loads(written: &mut Written, count: usize, (tokens, choices): (u64, u64)) -> Option<Vec<u64>> {
+    let popularity = read_popularity(written, count, (tokens, choices))?;
+    #[expect(clippy::cast_precision_loss, reason = "at most a billion")]
+    let weights: Vec<f64> = popularity.iter().map(|&share| share as f64).collect();
+    Some(apportion(&weights, choices, tokens))
+}
+
+/// The same in proportion.
+pub(super) fn read_popularity(written: &mut Written, count: usize, (tokens, choices): (u64, u64)) -> Option<Vec<u64>> {
     let (key, skew) = (&experts::LOADS, written.number(&experts::SKEW)?);
     if !written.has(key, 0) {
-        return Some(apportion(&popularity(count, skew), choices, tokens));
+        return Some(popularity(count, skew));
     }
     let loads = written.value(key, 0).and_then(Value::sizes)?;
     let problem = if written.has(&experts::SKEW, 0) {
@@ -235,9 +176,7 @@ fn read_loads(written: &mut Written, count: usize, (tokens, choices): (u64, u64)
         written.refuse(&[key, &experts::COUNT], problem);
         return None;
     }
-    #[expect(clippy::cast_precision_loss, reason = "at most a billion")]
-    let weights: Vec<f64> = loads.iter().map(|&load| load as f64).collect();
-    Some(apportion(&weights, choices, tokens))
+    Some(loads.iter().map(|&load| load as u64).collect())
 }
 
 fn entries(count: usize) -> String {
@@ -265,10 +204,15 @@ fn too_often(loads: &[usize], tokens: u64, choices: u64) -> Option<Problem> {
     })
 }
 
-/// The i-th expert is chosen as often as 1 / i^skew.
-#[expect(clippy::cast_precision_loss, reason = "a number of experts")]
-fn popularity(count: usize, skew: f64) -> Vec<f64> {
-    (1..=count).map(|place| (place as f64).powf(-skew)).collect()
+/// The i-th expert is chosen as often as 1 / i^skew, in millionths.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of experts, and positive shares"
+)]
+fn popularity(count: usize, skew: f64) -> Vec<u64> {
+    (1..=count).map(|place| (1e6 * (place as f64).powf(-skew)).round() as u64).collect()
 }
 
 /// Puts what the trouble asks for into the layer, or refuses it where there are no experts.
@@ -281,6 +225,9 @@ pub(super) fn settle(written: &mut Written, task: Option<&mut Task>, trouble: &[
                 continue;
             }
             Task::Experts(_) => ("one rank has all experts", "expert = 4 in [parallel]"),
+            Task::Train(training) if training.model.has_experts() => {
+                ("it meets a bare [layer] alone", "kind = \"experts\" in [layer]")
+            }
             _ => ("there are no experts", "a bare [layer] has them: kind = \"experts\""),
         };
         let problem = Problem::new(format!("{} does nothing here: {}", rule.kind.name(), why.0)).hint(why.1);

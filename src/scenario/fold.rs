@@ -32,6 +32,8 @@ fn obstacle(scenario: &Scenario) -> Option<&'static str> {
     match () {
         () if scenario.numerics.values == Values::Real => Some("each has its own numbers"),
         () if training.data_parallel.expand && data > 1 => Some("their collectives are followed message by message"),
+        () if training.mesh.size(Axis::Context) > 1 => Some("each has its own part of every sequence"),
+        () if training.expert > 1 => Some("they have different experts"),
         () if training.is_two_way() => Some("some hold the same stages as others in another place"),
         () if training.splits_embedding() => Some("some share an embedding with others"),
         () if !scenario.trouble.is_empty() => Some("trouble may meet some of them"),

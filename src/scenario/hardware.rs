@@ -165,7 +165,11 @@ fn split(written: &Written, task: &Task) -> Option<(u64, u64)> {
 /// of all proportion.
 fn shares(training: &Training) -> Option<u64> {
     const MOST: u64 = 1_000_000_000_000;
-    let products = if training.mesh.size(Axis::Tensor) > 1 { u64::from(Module::PRODUCTS) } else { 1 };
+    let (model, tensor) = (&training.model, training.mesh.size(Axis::Tensor));
+    let products = if tensor > 1 || model.has_experts() { u64::from(Module::PRODUCTS) } else { 1 };
+    // Experts share theirs by the rows of an even share.
+    let tokens = training.batch.micro_batch_size * model.sequence;
+    let products = products * model.experts.as_ref().map_or(1, |experts| (tokens * experts.top_k) as u64);
     training.pipeline.layers_per_stage.iter().try_fold(1_u64, |multiple, &layers| {
         let layers = layers as u64 * products;
         (multiple / gcd(multiple, layers)).checked_mul(layers).filter(|multiple| *multiple <= MOST)

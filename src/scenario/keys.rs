@@ -111,7 +111,7 @@ pub static SECTIONS: [(Section, &str, &str); 20] = [
     (Section::Parallel, "parallel", "sizes of the axes; their product is the number of ranks"),
     (Section::TensorParallel, "tensor_parallel", "ranks that share the matrices of each layer"),
     (Section::ContextParallel, "context_parallel", "ranks hold pieces of every sequence, and bring queries and keys together"),
-    (Section::Experts, "experts", "a layer of which every token uses a few parts: which ones, and where they stand"),
+    (Section::Experts, "experts", "experts in every layer, of which each token uses a few; without the section there are none"),
     (Section::DataParallel, "data_parallel", "replicas average their gradients, and may share out their state"),
     (Section::Fsdp, "fsdp", "with zero-3 and fsdp: how sharded parameters are gathered"),
     (Section::Recompute, "recompute", "activations computed again instead of being kept"),
@@ -190,9 +190,9 @@ keys! {
         DATA "data" Integer(1, 65_536), Is("1"), "ranks", "data-parallel replicas";
         PIPELINE "pipeline" Integer(1, 65_536), Is("1"), "ranks", "pipeline stages";
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
-        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel pieces of every sequence; of a [layer] only";
+        CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel slices of every sequence";
         EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
-            "ranks that share out the experts: no factor of the world, they are data-parallel ranks; computed in a [layer] only";
+            "ranks that share out the experts: no factor of the world, they are data-parallel ranks";
         EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
             "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";

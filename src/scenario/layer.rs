@@ -42,9 +42,10 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     let (model, slices, placement) = (model?, ranks?, placement?);
     refuse_uneven(written, model.sequence, slices, placement)?;
     if method? == ContextMethod::Ulysses {
-        refuse_heads(written, model.heads, model.kv_heads, slices)?;
+        refuse_heads(written, [model.heads, model.kv_heads], slices)?;
     }
     let attention = Attention {
+        batch: 1,
         sequence: model.sequence,
         heads: model.heads,
         kv_heads: model.kv_heads,
@@ -79,8 +80,9 @@ pub(super) fn refuse_foreign(written: &mut Written, allowed: &str, concerns: fn(
     }
 }
 
-/// With Ulysses every rank takes equally many heads, of queries and of keys: the nearest numbers of ranks that would do.
-fn refuse_heads(written: &mut Written, heads: usize, kv_heads: usize, ranks: usize) -> Option<()> {
+/// With Ulysses every rank takes equally many of the heads that there are to share, of queries and of keys: the nearest numbers of ranks
+/// that would do.
+pub(super) fn refuse_heads(written: &mut Written, [heads, kv_heads]: [usize; 2], ranks: usize) -> Option<()> {
     if heads.is_multiple_of(ranks) && kv_heads.is_multiple_of(ranks) {
         return Some(());
     }

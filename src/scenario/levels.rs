@@ -48,5 +48,8 @@ pub(super) fn check(written: &mut Written, scenario: &Scenario) {
 fn groups(training: &Training) -> Vec<Vec<Rank>> {
     let shards = if training.data_parallel.strategy.sharing().parameters { training.fsdp.shard_size } else { 1 };
     let copies = |group: Vec<Rank>| (0..shards).map(move |first| group.iter().copied().skip(first).step_by(shards).collect());
-    training.mesh.groups(Axis::Data).into_iter().flat_map(copies).chain(training.mesh.groups(Axis::Tensor)).collect()
+    let mut replicas: Vec<Vec<Rank>> = (0..training.mesh.ranks()).map(|rank| training.data_group(Rank::new(rank))).collect();
+    replicas.sort_unstable();
+    replicas.dedup();
+    replicas.into_iter().flat_map(copies).chain(training.mesh.groups(Axis::Tensor)).collect()
 }

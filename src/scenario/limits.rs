@@ -112,7 +112,10 @@ fn parameters(training: &Training) -> f64 {
     let [h, f, v, t] = [model.hidden, model.ffn, model.vocab, model.sequence].map(float);
     let qkv = (float(model.heads) + 2.0 * float(model.kv_heads)) * float(model.head_size());
     let matrices = if model.activation == Activation::Swiglu { 3.0 } else { 2.0 };
-    float(model.layers) * (h * qkv + h * h + matrices * h * f + 8.0 * h + f) + 2.0 * v * h + t * h
+    // A router has a row for each expert.
+    let experts = model.experts.as_ref().map_or(0.0, |experts| float(experts.count));
+    let feed_forward = if experts > 0.0 { experts * (matrices * h * f + h) } else { matrices * h * f };
+    float(model.layers) * (h * qkv + h * h + feed_forward + 8.0 * h + f) + 2.0 * v * h + t * h
 }
 
 /// Elements that a step's micro-batches save on all ranks: an upper bound of what lives at once.
@@ -128,8 +131,11 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     const OF_MODULES: f64 = 26.0;
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
-    let of_part = if training.mesh.size(Axis::Tensor) > 1 { OF_MODULES } else { 3.0 };
-    let micro_batch = 2.0 + of_part * parts + 4.0 * (stages - 1.0);
+    let slices = training.mesh.size(Axis::Context);
+    let of_attention = if slices > 1 { attention_ops(training.context_parallel.method, float(slices)) } else { 0.0 };
+    let is_cut = slices > 1 || training.mesh.size(Axis::Tensor) > 1 || training.model.has_experts();
+    let of_part = if is_cut { OF_MODULES } else { 3.0 };
+    let micro_batch = 2.0 + of_part * parts + of_attention * (parts - 2.0) + 4.0 * (stages - 1.0);
     let steps = f64::from(training.batch.steps);
     // A micro-batch with an update of its own: average, stash, optimizer.
     let update = if training.pipeline.updates == Updates::EachMicroBatch { 3.0 * parts } else { 0.0 };
@@ -146,14 +152,15 @@ pub(super) fn lanes(training: &Training) -> f64 {
 fn tensor_ops(training: &Training, expand: bool) -> f64 {
     let ranks = float(training.mesh.size(Axis::Tensor));
     let each = if expand { all_reduce_ops(training.data_parallel.all_reduce, ranks, 1.0) } else { ranks };
-    let all =
-        4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * float(training.mesh.size(Axis::Data));
+    let groups = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
+    let all = 4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * groups;
     if ranks > 1.0 { all * each } else { 0.0 }
 }
 
 /// No fewer than the model's parameter tensors.
 pub(super) fn tensors(training: &Training) -> f64 {
-    14.0 * float(training.model.layers) + 6.0
+    let of_experts = training.model.experts.as_ref().map_or(0, |experts| 3 * experts.count);
+    (14.0 + float(of_experts)) * float(training.model.layers) + 6.0
 }
 
 /// The first bucket of each stage and the others; no more of them than parameter tensors. A bucket closes behind the tensor that fills it.
@@ -182,7 +189,7 @@ fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 
 
 /// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out, for a step one of each under stages.
 fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
-    let data = float(training.mesh.size(Axis::Data));
+    let data = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     if training.data_ranks() == 1 {
         return 0.0;
     }
@@ -246,11 +253,16 @@ fn longest_ticks(scenario: &Scenario) -> f64 {
 /// An estimate: every block forward and backward, and what moves it.
 fn layer_ops(layer: &Layer) -> f64 {
     let ranks = float(layer.attention.slices);
-    match layer.method {
-        ContextMethod::Ring => 10.0 * ranks * ranks,
-        ContextMethod::AllGather => 1.5 * ranks * ranks + 4.0 * ranks,
+    ranks * attention_ops(layer.method, ranks)
+}
+
+/// Ops of an attention on one of `ranks` that share a sequence, forward and backward: of a ring every hop with its messages.
+fn attention_ops(method: ContextMethod, ranks: f64) -> f64 {
+    match method {
+        ContextMethod::Ring => 11.0 * ranks,
+        ContextMethod::AllGather => 1.5 * ranks + 4.0,
         // Every rank has all blocks, of some heads.
-        ContextMethod::Ulysses => 1.5 * ranks.powi(3) + 8.0 * ranks,
+        ContextMethod::Ulysses => 1.5 * ranks.powi(2) + 8.0,
     }
 }
 

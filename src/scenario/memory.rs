@@ -100,7 +100,7 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     let tensors = float(2 + training.optimizer.kind.moments());
     #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
     let state = training.precision.bytes(training.optimizer.kind).iter().sum::<u64>() as f64;
-    let replicas = float(training.mesh.size(Axis::Data));
+    let replicas = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     let homes = if training.is_two_way() { 2.0 } else { 1.0 };
     let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
@@ -129,7 +129,9 @@ fn in_flight(training: &Training) -> usize {
 /// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet
 /// may have a product that exceeds 64 bits.
 pub(super) fn saved_elements(training: &Training) -> f64 {
-    let (model, size) = (&training.model, training.batch.micro_batch_size);
+    // A token goes through the columns of all experts that it chooses, and each keeps a copy of it.
+    let model = &crate::base::model::Model { ffn: training.model.active_ffn(), ..training.model.clone() };
+    let size = training.batch.micro_batch_size;
     let sum = |tensors: Vec<SavedTensor>| -> f64 {
         tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
     };

@@ -3,6 +3,8 @@
 //! As written: keys with values and places, after the one table of keys ([`keys`]). As meant: the types below.
 
 mod collective;
+mod context_parallel;
+mod expert_parallel;
 mod experts;
 mod fold;
 mod hardware;
@@ -44,13 +46,14 @@ pub use crate::base::settings::{
     Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype, Rank};
+use crate::base::{Bytes, Dtype};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
 use crate::program::trouble::{Trouble, TroubleKind};
 use crate::schedule::{Placement, Schedule, Size};
 
+pub use context_parallel::ContextParallel;
 pub use load::{Source, decode, load, read};
 pub use problem::{Problem, Problems};
 pub use settings::{Setting, settings};
@@ -101,8 +104,12 @@ pub struct Training {
     pub mesh: Mesh,
     /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
     pub fold: usize,
+    /// The data-parallel ranks that share out the experts of each layer; divides them, and 1 without experts.
+    pub expert: usize,
     /// How ranks share the matrices of each layer.
     pub tensor_parallel: TensorParallel,
+    /// How ranks share each sequence.
+    pub context_parallel: ContextParallel,
     /// How replicas average their gradients, and what they share out.
     pub data_parallel: DataParallel,
     /// How sharded parameters are gathered.
@@ -453,17 +460,11 @@ impl Training {
         Bytes(elements as u64 * self.precision.parameter.size())
     }
 
-    /// Where a rank stands in the model: ranks with the same seat hold the same parameters.
-    #[must_use]
-    pub fn seat(&self, rank: Rank) -> usize {
-        let mesh = &self.mesh;
-        mesh.coordinate(rank, Axis::Pipeline) * mesh.size(Axis::Tensor) + mesh.coordinate(rank, Axis::Tensor)
-    }
-
-    /// Data-parallel ranks, those that are folded each for itself.
+    /// Ranks that hold the same parameters and see different data: replicas, those that are folded each for itself, and within each those
+    /// that have slices of its sequences.
     #[must_use]
     pub fn data_ranks(&self) -> usize {
-        self.mesh.size(Axis::Data) * self.fold
+        self.mesh.size(Axis::Data) * self.mesh.size(Axis::Context) * self.fold
     }
 
     /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.

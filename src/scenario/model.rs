@@ -94,6 +94,7 @@ fn sizes(written: &Written, preset: &Model) -> Option<Model> {
         fused_qkv: flag(&model::FUSED_QKV, preset.fused_qkv)?,
         tied: flag(&model::TIED, preset.tied)?,
         dropout: written.or(&model::DROPOUT, Written::number, Some(preset.dropout))?,
+        experts: None,
     })
 }
 

@@ -100,6 +100,7 @@ const TINY: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Radford et al. 2019; sizes of the released 124M checkpoint.
@@ -118,6 +119,7 @@ const GPT2: Model = Model {
     fused_qkv: true,
     tied: true,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Touvron et al. 2023, arXiv 2302.13971, table 2; feed-forward width of the released checkpoint.
@@ -136,6 +138,7 @@ const LLAMA_7B: Model = Model {
     fused_qkv: false,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
 
 /// Touvron et al. 2023, arXiv 2307.09288; sizes of the released checkpoint.

@@ -1,11 +1,11 @@
 //! Settings: the keys that concern a scenario, each with its present value. What a screen's knobs show.
 
-use super::keys::{KEYS, Key, Section, hardware, layer as layer_keys};
+use super::keys::{KEYS, Key, Section, hardware, layer as layer_keys, parallel};
 use super::problem::Problems;
 use super::reader::{self, Piece};
 use super::value::Value;
 use super::written::Written;
-use super::{experts, layer};
+use super::{expert_parallel, experts, layer};
 use crate::base::words::counted;
 
 /// A key with its present value.
@@ -41,8 +41,10 @@ fn concerns(written: &Written, key: &Key) -> bool {
         Section::Numerics => true,
         _ if piece == Some(Piece::Layer) && experts::is_asked(written) => experts::concerns(key),
         _ if piece == Some(Piece::Layer) => layer::concerns(key),
-        Section::ContextParallel | Section::Experts => false,
-        _ => piece.is_none() && !["parallel.context", "parallel.expert", "parallel.expert_tensor"].contains(&key.path().as_str()),
+        Section::ContextParallel => false,
+        Section::Experts => piece.is_none() && expert_parallel::is_asked(written),
+        _ if key.name == parallel::EXPERT.name => piece.is_none() && expert_parallel::is_asked(written),
+        _ => piece.is_none() && !["parallel.context", "parallel.expert_tensor"].contains(&key.path().as_str()),
     }
 }
 

@@ -40,7 +40,7 @@ fn usual_buckets(strategy: Strategy, precision: Precision) -> (Bytes, Option<Byt
 
 /// How sharded parameters are gathered.
 pub(super) fn read_fsdp(written: &mut Written, mesh: Option<&Mesh>) -> Option<Fsdp> {
-    let data = mesh.map(|mesh| mesh.size(Axis::Data));
+    let data = mesh.map(|mesh| mesh.size(Axis::Data) * mesh.size(Axis::Context));
     let stages = mesh.map_or(1, |mesh| mesh.size(Axis::Pipeline));
     let shard_size = written.or(&fsdp::SHARD_SIZE, Written::size, data);
     if let (Some(data), Some(shard_size)) = (data, shard_size)

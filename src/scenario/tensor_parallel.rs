@@ -25,7 +25,8 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         written.refuse(&[&parallel::TENSOR, key, &model::PRESET], problem);
     }
     let (sequence, shares_tokens) = (training.model.sequence, training.tensor_parallel.sequence_parallel);
-    if shares_tokens && !sequence.is_multiple_of(ranks) {
+    // Of slices it is the slice that is shared out.
+    if shares_tokens && training.mesh.size(Axis::Context) == 1 && !sequence.is_multiple_of(ranks) {
         let whole = [sequence / ranks * ranks, sequence.next_multiple_of(ranks)];
         let near: Vec<String> = whole.iter().filter(|sequence| **sequence > 0).map(|&near| grouped(near as i128)).collect();
         let message = format!("{} ranks cannot share {} tokens evenly", grouped(ranks as i128), grouped(sequence as i128));

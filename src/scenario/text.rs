@@ -63,7 +63,13 @@ pub fn new_scenario() -> String {
     for (section, path, meaning) in &SECTIONS {
         let optional = matches!(
             section,
-            Section::Trouble | Section::Collective | Section::Layer | Section::Device | Section::Inside | Section::Between
+            Section::Experts
+                | Section::Trouble
+                | Section::Collective
+                | Section::Layer
+                | Section::Device
+                | Section::Inside
+                | Section::Between
         );
         if !path.is_empty() {
             let header = if optional { format!("# {}", section.header()) } else { section.header() };

@@ -5,7 +5,8 @@ use super::problem::Problem;
 use super::value::Value;
 use super::written::Written;
 use super::{
-    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, experts, model, pipeline, sharding, tensor_parallel,
+    Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, context_parallel, expert_parallel, model, pipeline,
+    sharding, tensor_parallel,
 };
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
@@ -16,11 +17,17 @@ const MOST_REAL_RANKS: usize = 64;
 
 /// The training step.
 pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<Training> {
-    let model = model::read(written);
+    let mut model = model::read(written);
     let precision = model::read_precision(written, numerics);
     let batch = read_batch(written);
     let mesh = read_mesh(written, numerics);
+    let expert = mesh.as_ref().and_then(|mesh| expert_parallel::read_ranks(written, mesh));
+    let experts = model.as_mut().zip(batch.as_ref()).and_then(|(model, batch)| {
+        let size = batch.micro_batch_size;
+        expert_parallel::read(written, model, size)
+    });
     let tensor_parallel = tensor_parallel::read(written);
+    let context_parallel = context_parallel::read(written);
     let data_parallel = sharding::read_data_parallel(written, precision);
     let fsdp = sharding::read_fsdp(written, mesh.as_ref());
     let recompute = sharding::read_recompute(written, numerics, precision);
@@ -34,14 +41,19 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         batch: batch?,
         mesh: mesh?,
         fold: 1,
+        expert: expert?,
         tensor_parallel: tensor_parallel?,
+        context_parallel: context_parallel?,
         data_parallel: data_parallel?,
         fsdp: fsdp?,
         recompute: recompute?,
         pipeline: pipeline?,
         optimizer: optimizer?,
     };
+    experts?;
     tensor_parallel::check(written, &training);
+    context_parallel::check(written, &training);
+    expert_parallel::check(written, &mut training);
     sharding::check(written, &mut training);
     Some(training)
 }
@@ -81,18 +93,16 @@ fn read_sizes(written: &mut Written) -> Option<Vec<usize>> {
 }
 
 fn read_mesh(written: &mut Written, numerics: Option<Numerics>) -> Option<Mesh> {
-    if written.size(&parallel::CONTEXT).is_some_and(|context| context > 1) {
-        let problem = Problem::new("context parallelism of a whole training step is not there yet").allowed("1");
-        written.refuse(&[&parallel::CONTEXT], problem.hint("a bare [layer] has it: kind = \"attention\""));
-    }
-    let axes = [(Axis::Data, &parallel::DATA), (Axis::Pipeline, &parallel::PIPELINE), (Axis::Tensor, &parallel::TENSOR)];
+    let axes = [
+        (Axis::Data, &parallel::DATA),
+        (Axis::Pipeline, &parallel::PIPELINE),
+        (Axis::Tensor, &parallel::TENSOR),
+        (Axis::Context, &parallel::CONTEXT),
+    ];
     let sizes = axes.map(|(axis, key)| written.size(key).map(|size| (axis, key, size)));
     let order = read_order(written);
     let sizes: Vec<(Axis, &'static Key, usize)> = sizes.into_iter().collect::<Option<_>>()?;
     let ranks = sizes.iter().try_fold(1_usize, |ranks, (.., size)| ranks.checked_mul(*size)).unwrap_or(usize::MAX);
-    if let [_, (.., pipeline), (.., tensor)] = sizes[..] {
-        experts::refuse_in_training(written, experts::Ranks { world: ranks, pipeline, tensor });
-    }
     if ranks > MOST_RANKS {
         let factors = sizes.iter().filter(|(.., size)| *size > 1).map(|(_, key, size)| format!("{} = {size}", key.name));
         let message = format!("{} is {} ranks", factors.collect::<Vec<_>>().join(" times "), grouped(ranks as i128));

@@ -53,6 +53,8 @@ impl Theory {
     pub(super) const NEVER_DRAINED: Self = Self {
         idle: "(p-1) t once, not in every step",
         makespan: "(m+p-1) t for the first step, mt for each later one",
+        fraction: "0 once it is full",
+        ratio: "0 once it is full",
         ..Self::RAMPS
     };
 

@@ -46,6 +46,15 @@ pub struct Compared {
     pub knobs: Vec<(String, String, String)>,
 }
 
+impl Compared {
+    /// Lines of the table of differences.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        let words = self.comparison.words.iter().filter(|words| words.a != words.b).count();
+        self.knobs.len() + self.comparison.measures.len() + words
+    }
+}
+
 impl Link {
     const ALL: [(Self, &'static str); 3] = [(Self::Time, "time"), (Self::Event, "event"), (Self::MicroBatch, "micro-batch")];
 

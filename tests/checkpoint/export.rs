@@ -49,6 +49,28 @@ fn an_export_is_one_whole_model() {
     }
 }
 
+/// Ranks that share the tensors of layers have between them the model that one device has, and so have ranks that share sequences.
+#[test]
+fn slices_are_gathered() {
+    let one = finish(&scenario(&text("ddp", (1, 1), 3, 3, ""))).0;
+    for (parallel, strategy, more) in [
+        ("tensor = 3\n", "ddp", ""),
+        ("tensor = 3\n", "fsdp", "[tensor_parallel]\nsequence_parallel = false\n"),
+        ("context = 11\n", "zero-3", "[context_parallel]\nplacement = \"striped\"\n"),
+        ("tensor = 3\ncontext = 11\n", "zero-1", "[context_parallel]\nplacement = \"contiguous\"\n"),
+    ] {
+        let text = text(strategy, (1, 1), 3, 2, more).replacen("[parallel]\n", &format!("[parallel]\n{parallel}"), 1);
+        let (_, state) = finish(&scenario(&text));
+        let file = gathered(&state);
+        export::check("model.safetensors", &file).unwrap_or_else(|broken| panic!("{}", broken.problems()));
+        let loss = loss_of_file(&file, &state);
+        assert!((loss - one.losses[2]).abs() < 1e-5, "{parallel}: {loss} of the file, {} of one device", one.losses[2]);
+        // What rank 0 has by itself is no model.
+        let alone = export::ungathered(&state).expect("a file");
+        assert!(export::check("file", &alone).is_err(), "{parallel}");
+    }
+}
+
 /// What the check of a file says.
 #[track_caller]
 fn check(file: &[u8], is_damaged: bool, expected: &[&str]) {

@@ -1,9 +1,14 @@
 //! Going on: the same bits as without a break, on the same ranks or on others.
 
+use ranklab::base::Rank;
 use ranklab::base::settings::{Dtype, Kept};
 use ranklab::checkpoint::{self, Checkpoint};
+use ranklab::engine::state::{Piece, pieces};
+use ranklab::engine::value::Values;
 use ranklab::lab::Run;
+use ranklab::scenario::Scenario;
 
+use super::folder::Memory;
 use super::{finish, go_on, state, stored, text};
 use crate::support::scenario;
 
@@ -62,6 +67,101 @@ fn every_pipeline_goes_on_bit_for_bit() {
     }
     check("ddp", (1, 3), 3, "");
     check("ddp", (1, 2), 4, "[pipeline]\nschedule = \"dualpipe\"\n");
+}
+
+/// A training whose layers and sequences ranks share: `parallel` are the sizes along the other axes.
+fn shared(model: &str, parallel: &str, strategy: &str, mesh: (usize, usize), steps: u32, settings: &str) -> Scenario {
+    let text = text(strategy, mesh, 2, steps, settings);
+    let text = text.replacen("[parallel]\n", &format!("[parallel]\n{parallel}\n"), 1);
+    scenario(&text.replacen(crate::support::SMALL, model, 1))
+}
+
+/// Six heads, of which two of keys, and a vocabulary that no number of ranks divides; slices of twelve tokens.
+const GROUPED: &str = "[model]\nlayers = 3\nhidden = 24\nheads = 6\nkv_heads = 2\nsequence = 12\nvocab = 31\nffn = 36\n";
+/// The same with one matrix of queries, keys and values, and biases.
+const FUSED: &str =
+    "[model]\nlayers = 2\nhidden = 24\nheads = 6\nsequence = 12\nvocab = 31\nffn = 36\nbias = \"all\"\ntied = true\n";
+
+#[test]
+fn slices_of_tensors_and_of_sequences_go_on_bit_for_bit() {
+    for (model, parallel, strategy, mesh, settings) in [
+        (FUSED, "tensor = 2", "ddp", (1, 1), ""),
+        (GROUPED, "tensor = 2", "ddp", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),
+        (GROUPED, "tensor = 6", "zero-1", (2, 1), ""),
+        (FUSED, "tensor = 2", "zero-3", (3, 1), ""),
+        (FUSED, "tensor = 3", "fsdp", (4, 1), "[fsdp]\nshard_size = 2\n"),
+        (GROUPED, "tensor = 2\norder = \"pp-dp-tp-cp\"", "fsdp", (2, 2), "[pipeline]\nschedule = \"1f1b\"\n"),
+        (FUSED, "context = 2", "ddp", (1, 1), ""),
+        (GROUPED, "context = 3", "zero-2", (2, 1), ""),
+        (GROUPED, "tensor = 2\ncontext = 2", "fsdp", (2, 1), ""),
+        (FUSED, "tensor = 3\ncontext = 2", "ddp", (1, 2), "[context_parallel]\nmethod = \"all-gather\"\n"),
+    ] {
+        let name = format!("{strategy} on {mesh:?}, {parallel}, {settings}");
+        let of = |steps| shared(model, parallel, strategy, mesh, steps, settings);
+        let (whole, end) = finish(&of(3));
+        let rest = go_on(&finish(&of(1)).1, &of(3));
+        assert_eq!(bits(&rest.losses), bits(&whole.losses[1..]), "{name}");
+        assert_same(&state(&rest), &end, &name);
+        assert!(["equal", "expected-drift"].contains(&rest.verdict.name()), "{name}: {:?}", rest.verdict);
+    }
+}
+
+/// Whoever goes on has what the others left, to the bit, and computes what one device that goes on computes.
+#[test]
+fn other_slices_go_on() {
+    for model in [GROUPED, FUSED] {
+        let relay = [
+            ("tensor = 2", "ddp", (1, 1), ""),
+            ("", "zero-3", (3, 1), ""),
+            ("tensor = 6\ncontext = 2", "zero-1", (1, 1), ""),
+            ("context = 2", "fsdp", (2, 1), ""),
+            ("tensor = 6", "zero-1", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),
+            ("tensor = 2\norder = \"dp-pp-tp-cp\"", "ddp", (2, 2), ""),
+            ("", "ddp", (1, 1), ""),
+        ];
+        let mut saved: Option<Checkpoint> = None;
+        for (steps, (parallel, strategy, mesh, settings)) in (1..).zip(relay) {
+            let scenario = shared(model, parallel, strategy, mesh, steps, settings);
+            let name = format!("{strategy} on {mesh:?}, {parallel}");
+            let run: Run = saved.as_ref().map_or_else(|| finish(&scenario).0, |saved| go_on(saved, &scenario));
+            assert!(["equal", "expected-drift"].contains(&run.verdict.name()), "{name}: {:?}", run.verdict);
+            if let Some(saved) = &saved {
+                let start = checkpoint::start("test", &stored(saved), &scenario).expect("a start");
+                let left = Checkpoint { manifest: saved.manifest.clone(), ranks: untouched(&start) };
+                assert!(left.whole("test").expect("a whole model") == saved.whole("test").expect("a whole model"), "{name}");
+            }
+            saved = Some(state(&run));
+        }
+    }
+}
+
+/// What the ranks of a run have of the state before its first op.
+fn untouched(start: &checkpoint::Start) -> Vec<Vec<Piece>> {
+    let program = ranklab::compile::compile(&start.scenario).program;
+    let values = Values::real(&program, Some(&start.state)).expect("values");
+    (0..program.ranks()).map(|rank| pieces(&program, &values, Rank::new(rank)).expect("pieces")).collect()
+}
+
+/// Columns are named as such, and rows by their elements, which follow each other.
+#[test]
+fn slices_are_saved_under_names_that_tell_them() {
+    let (_, state) = finish(&shared(FUSED, "tensor = 2", "ddp", (1, 1), 1, ""));
+    let mut folder = Memory::default();
+    let manifest = checkpoint::save(&mut folder, &state).expect("memory is large");
+    assert_eq!((manifest.data, manifest.tensor), (1, 2));
+    let file = &folder.files[&format!("rank1-{}.safetensors", manifest.ranks[1].digest)];
+    let tensors = safetensors::SafeTensors::deserialize(file).expect("a file");
+    for (name, shape) in [
+        ("model.blocks.1.attn.proj.weight[:,12..24]", vec![24, 12]),
+        ("exp_avg.blocks.0.mlp.fc2.weight[:,18..36]", vec![24, 18]),
+        ("model.blocks.0.mlp.fc1.weight[432..864]", vec![432]),
+        ("model.blocks.0.attn.qkv.weight[288..576]", vec![288]),
+        ("model.blocks.0.norm1.weight", vec![24]),
+        // Sixteen tokens and fifteen: the place of a thirty-second is not saved.
+        ("model.embedding.tokens.weight[384..744]", vec![360]),
+    ] {
+        assert_eq!(tensors.tensor(name).unwrap_or_else(|_| panic!("{name} in {:?}", tensors.names())).shape(), shape, "{name}");
+    }
 }
 
 #[test]
@@ -187,4 +287,33 @@ fn replicas_that_have_drifted_apart_are_no_model() {
     let problems = stored(&drifted).whole("dir").expect_err("three models");
     let text = problems.to_string();
     assert!(text.contains("r0 and r1 both have") && text.contains("not the same bits") && text.contains("--> dir"), "{text}");
+}
+
+/// Experts are saved by those who hold them: any other number of ranks that share them out goes on from there, on a grid to the same bits.
+#[test]
+fn experts_go_on_bit_for_bit_on_any_ranks() {
+    let model =
+        "[model]\nlayers = 2\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\nffn = 12\n[experts]\ncount = 12\nskew = 0.5\n";
+    let text = |steps: u32, strategy: &str, data: u32, expert: u32, micro_batches: u32| {
+        let parallel = format!(
+            "[parallel]\ndata = {data}\nexpert = {expert}\n[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n"
+        );
+        let rest = format!("[batch]\nmicro_batches = {micro_batches}\nsteps = {steps}\n[numerics]\nexact = true\n{parallel}");
+        scenario(&format!("{model}{rest}"))
+    };
+    for strategy in ["ddp", "zero-1", "zero-3"] {
+        let (whole, end) = finish(&text(3, strategy, 4, 2, 3));
+        let (_, half) = finish(&text(1, strategy, 4, 2, 3));
+        assert_same(&state(&go_on(&half, &text(3, strategy, 4, 2, 3))), &end, strategy);
+        for (data, expert, micro_batches) in [(4, 4, 3), (3, 3, 4), (6, 2, 2), (1, 1, 12), (2, 1, 6)] {
+            let rest = go_on(&half, &text(3, strategy, data, expert, micro_batches));
+            assert_eq!(bits(&rest.losses), bits(&whole.losses[1..]), "{strategy} on {data} ranks, {expert}");
+            assert_eq!(rest.verdict.name(), "equal");
+        }
+    }
+    // A model without experts is another one.
+    let (_, half) = finish(&text(1, "ddp", 2, 2, 1));
+    let dense = "[model]\nlayers = 2\nhidden = 20\nheads = 5\nsequence = 7\nvocab = 23\nffn = 12\n[batch]\nsteps = 2\n[numerics]\nexact = true\n";
+    let problems = checkpoint::start("test", &half, &scenario(dense)).expect_err("other parameters");
+    assert!(problems.render(false, 200).contains("model.experts"), "{}", problems.render(false, 200));
 }

@@ -51,6 +51,11 @@ fn scenarios_move_what_they_say() {
     check("dropout-recompute", &["numerics.exact=true"], "completed", &["equal"], 2.0);
     check("dropout-recompute", &["recompute.preserve_rng_state=false"], "completed", &["wrong"], 2.0);
     check("zero-7b", &[], "completed", &["none"], 3.0);
+    for method in ["ring", "all-gather", "ulysses"] {
+        let method = format!("context_parallel.method={method}");
+        check("context-parallel-4", &[&method], "completed", SUMMED, 2.0);
+        check("context-h100", &[&method], "completed", &["none"], 3.0);
+    }
     check("zero-1-card-full", &[], "out-of-memory", &["none"], 0.0);
     check("reduce-scatter-8", &[], "completed", &["equal"], 0.0);
     check("fault-no-sync-forgotten", &[], "completed", SUMMED, 8.0);

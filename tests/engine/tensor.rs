@@ -210,33 +210,6 @@ fn shards_of_one_seed_are_copies() {
     }
 }
 
-/// Every mesh of up to eight ranks with tensor parallelism, under every strategy that goes with it.
-#[test]
-fn every_small_mesh_equals_one_device() {
-    const MODEL: &str = "layers = 4\nhidden = 16\nheads = 8\nsequence = 8\nvocab = 19\nffn = 24\n";
-    let mut number = 0;
-    for (tensor, data, pipeline) in (2..=8).flat_map(|t| (1..=8 / t).flat_map(move |d| (1..=8 / (t * d)).map(move |p| (t, d, p))))
-    {
-        if 8 % tensor > 0 || pipeline > 4 {
-            continue;
-        }
-        for strategy in ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"] {
-            if (pipeline > 1 && ["zero-2", "zero-3"].contains(&strategy)) || (data == 1 && strategy != "ddp") {
-                continue;
-            }
-            number += 1;
-            let (schedule, order) = (["1f1b", "gpipe", "zb-h1"][number % 3], ["tp-cp-ep-dp-pp", "pp-dp-tp-cp"][number % 2]);
-            let more = format!(
-                "data = {data}\npipeline = {pipeline}\norder = \"{order}\"\n[tensor_parallel]\nsequence_parallel = {}\n\
-                 [data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n[pipeline]\nschedule = \"{schedule}\"\n",
-                number % 4 < 2
-            );
-            Case { model: MODEL, tensor, more: more.leak() }.check(CLOSE);
-        }
-    }
-    assert!(number > 20);
-}
-
 /// Masks are drawn by place in the whole tensor: every rank drops what one device drops of its heads, and of its tokens.
 #[test]
 fn slices_drop_what_one_device_drops() {

@@ -23,6 +23,7 @@ pub const GPT: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
 
 /// LLaMA's choices, three query heads to a key and value head.

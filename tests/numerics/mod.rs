@@ -19,6 +19,7 @@ mod experts;
 mod flash;
 mod half;
 mod misuse;
+mod mixture;
 pub mod oracle;
 mod segments;
 mod training;

@@ -15,11 +15,35 @@ pub fn run(
     tokens: &Tensor,
     targets: &Tensor,
 ) -> Result<Outcome> {
+    run_routed(model, values, (masks, &[]), tokens, targets)
+}
+
+/// Where the tokens of a micro-batch go in one layer.
+pub struct Route {
+    /// 1 where an expert takes a token `[tokens,experts]`.
+    pub taken: Tensor,
+    /// Each expert's share of all choices.
+    pub shares: Vec<f64>,
+}
+
+/// The same of a model with experts: a token's route in each layer is given, the loss is that of the tokens.
+pub fn run_routed(
+    model: &Model,
+    values: &BTreeMap<String, Tensor>,
+    (masks, routes): (&BTreeMap<String, Tensor>, &[Route]),
+    tokens: &Tensor,
+    targets: &Tensor,
+) -> Result<Outcome> {
     let variables: BTreeMap<&str, Var> =
         values.iter().map(|(name, value)| Ok((name.as_str(), Var::from_tensor(value)?))).collect::<Result<_>>()?;
-    let net = Net { model, masks, parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect() };
-    let loss = net.loss(tokens, targets)?;
-    let store = loss.backward()?;
+    let net = Net {
+        model,
+        masks,
+        routes,
+        parameters: variables.iter().map(|(&name, variable)| (name, variable.as_tensor())).collect(),
+    };
+    let (loss, auxiliary) = net.loss(tokens, targets)?;
+    let store = (&loss + auxiliary)?.backward()?;
     let gradient = |(&name, variable): (&&str, &Var)| {
         let gradient = store.get(variable).unwrap_or_else(|| panic!("{name} has no gradient in the oracle"));
         (name.to_owned(), gradient.clone())
@@ -30,11 +54,13 @@ pub fn run(
 struct Net<'a> {
     model: &'a Model,
     masks: &'a BTreeMap<String, Tensor>,
+    routes: &'a [Route],
     parameters: BTreeMap<&'a str, &'a Tensor>,
 }
 
 impl Net<'_> {
-    fn loss(&self, tokens: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    /// The cross-entropy, and what auxiliary losses add to it.
+    fn loss(&self, tokens: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, t) = tokens.dims2()?;
         let table = self.parameters["embedding.tokens.weight"];
         let mut x = table.index_select(&tokens.flatten_all()?, 0)?.reshape((b, t, self.model.hidden))?;
@@ -42,11 +68,20 @@ impl Net<'_> {
             x = x.broadcast_add(self.parameters["embedding.positions.weight"])?;
         }
         x = self.drop(x, "embedding.embedding")?;
+        let mut auxiliary = Tensor::zeros((), x.dtype(), &Device::Cpu)?;
         for layer in 0..self.model.layers {
             let block = format!("blocks.{layer}");
             let attended = self.attention(&self.norm(&x, &format!("{block}.norm1"))?, &block)?;
             x = (&x + self.drop(attended, &format!("{block}.attention"))?)?;
-            let fed = self.feed_forward(&self.norm(&x, &format!("{block}.norm2"))?, &format!("{block}.mlp"))?;
+            let normed = self.norm(&x, &format!("{block}.norm2"))?;
+            let fed = match self.routes.get(layer) {
+                Some(route) => {
+                    let (fed, loss) = self.experts(&normed, &block, route)?;
+                    auxiliary = (auxiliary + loss)?;
+                    fed
+                }
+                None => self.feed_forward(&normed, &format!("{block}.mlp"))?,
+            };
             x = (&x + self.drop(fed, &format!("{block}.feed-forward"))?)?;
         }
         let x = self.norm(&x, "head.norm")?;
@@ -56,7 +91,25 @@ impl Net<'_> {
         let shifted = logits.broadcast_sub(&most)?;
         let log_total = shifted.exp()?.sum(1)?.log()?;
         let chosen = shifted.gather(&targets.flatten_all()?.unsqueeze(1)?, 1)?.squeeze(1)?;
-        (log_total - chosen)?.mean_all()
+        Ok(((log_total - chosen)?.mean_all()?, auxiliary))
+    }
+
+    /// Every expert on every token, of which only those count that it takes; and the auxiliary loss.
+    fn experts(&self, x: &Tensor, block: &str, route: &Route) -> Result<(Tensor, Tensor)> {
+        let mixture = self.model.experts.as_ref().expect("a model with experts");
+        let (b, t, h) = x.dims3()?;
+        let logits = self.linear(x, &format!("{block}.router"))?.reshape((b * t, mixture.count))?;
+        let p = logits.broadcast_sub(&logits.max_keepdim(1)?.detach())?.exp()?;
+        let p = p.broadcast_div(&p.sum_keepdim(1)?)?;
+        let weights = (&p * &route.taken)?;
+        let mut y = x.zeros_like()?;
+        for expert in 0..mixture.count {
+            let own = self.feed_forward(x, &format!("{block}.experts.{expert}"))?.reshape((b * t, h))?;
+            y = (y + own.broadcast_mul(&weights.narrow(1, expert, 1)?)?.reshape((b, t, h))?)?;
+        }
+        let shares = Tensor::from_vec(route.shares.clone(), mixture.count, &Device::Cpu)?;
+        let loss = ((p.mean(0)? * shares)?.sum_all()? * (mixture.auxiliary * mixture.count as f64))?;
+        Ok((y, loss))
     }
 
     fn linear(&self, x: &Tensor, name: &str) -> Result<Tensor> {

@@ -4,14 +4,16 @@ use ranklab::base::hardware::{Costs, Device, Hardware, Link, Table, UnitCosts};
 use ranklab::base::mesh::Mesh;
 use ranklab::base::model::{Activation, Bias, Model, Norm, Positions};
 use ranklab::base::precision::Precision;
-use ranklab::base::settings::{AllReduce, Dtype, Optimizer, PointToPoint, Recompute, SavedTensors, Strategy, Wrap};
+use ranklab::base::settings::{
+    AllReduce, ContextMethod, Dtype, Optimizer, Placement, PointToPoint, Recompute, SavedTensors, Strategy, Wrap,
+};
 use ranklab::base::{Bytes, Ticks};
 use ranklab::compile;
 use ranklab::engine::session::{Numbers, Session};
 use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{
-    Batch, Before, Collective, CollectiveKind, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation, Reshard, Scenario,
-    Task, TensorParallel, Training, Values,
+    Batch, Before, Collective, CollectiveKind, ContextParallel, DataParallel, Fsdp, Numerics, Order, Pipeline, Recomputation,
+    Reshard, Scenario, Task, TensorParallel, Training, Values,
 };
 use ranklab::schedule::Schedule;
 use std::sync::Arc;
@@ -106,10 +108,12 @@ impl Scene {
             fused_qkv: true,
             tied: false,
             dropout: 0.0,
+            experts: None,
         };
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
             tensor_parallel: TensorParallel { sequence_parallel: false },
+            context_parallel: ContextParallel { method: ContextMethod::Ring, placement: Placement::Zigzag },
             model,
             precision: Precision::plain(Dtype::F32),
             batch: Batch {
@@ -122,6 +126,7 @@ impl Scene {
             },
             mesh: Mesh::new(self.replicas, p),
             fold: 1,
+            expert: 1,
             data_parallel: DataParallel {
                 strategy: self.strategy,
                 no_sync: true,

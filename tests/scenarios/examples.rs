@@ -213,6 +213,12 @@ fn operations_are_counted_within_a_factor_of_two() {
         ));
     }
     shapes("parallel.data = 24\ndata_parallel = { expand = true, strategy = 'fsdp' }\nfsdp.shard_size = 4");
+    for method in ["ring", "all-gather", "ulysses"] {
+        for ranks in ["context = 2, tensor = 4", "context = 8", "context = 4, pipeline = 2, data = 2"] {
+            let method = format!("context_parallel.method = '{method}'");
+            shapes(&format!("parallel = {{ {ranks} }}\n{method}\ndata_parallel.expand = false\nbatch.micro_batches = 20"));
+        }
+    }
     for (_, text) in toml_files("scenarios") {
         check(&text);
     }

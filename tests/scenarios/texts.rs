@@ -43,6 +43,13 @@ fn every_example_of_a_new_scenario_may_be_tried() {
         };
         text.lines().map(line).collect::<String>()
     };
+    // A section of experts means some, and either its skew or its loads say how often each is chosen.
+    let (before, experts) = training.split_once("# [experts]").expect("the section of experts");
+    let (experts, behind) = experts.split_once("[data_parallel]").expect("the section behind it");
+    let training = &format!("{before}[data_parallel]{behind}");
+    let skewed = experts.replace("\n# loads", "\n## loads");
+    let Task::Train(task) = parse(&uncommented(&format!("# [experts]{skewed}")), &[]).task else { panic!("a training step") };
+    assert!(task.model.has_experts());
     // Numbers of a device want a table, and slots want none.
     let (slots, _) = training.split_once("# [hardware.device]").expect("numbers of a table");
     parse(&uncommented(slots), &[]);

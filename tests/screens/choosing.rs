@@ -119,18 +119,20 @@ fn a_run_without_ranks_or_rows_has_nothing_to_choose() {
 fn a_message_never_hides_the_keys_and_the_verdict_comes_back() {
     for size in [(80, 24), (100, 30), (120, 36), (60, 18)] {
         let mut lab = Lab::opened(size, ASCII_MONO);
-        let verdict = "equals one device bit for bit";
-        for (keys, message) in [("", verdict), ("n", "ev 1: r0"), ("X", "X does nothing here"), ("n 2", "")] {
+        // While the page asks for it, the verdict is not told.
+        let (asked, verdict) = ("come with the answer", "equals one device bit for bit");
+        let shown = [
+            ("", "", asked),
+            ("n", "ev 1: r0", ""),
+            ("X", "X does nothing here", ""),
+            ("n 2", "", verdict),
+            ("1 Enter", "", verdict),
+        ];
+        for (keys, message, unsaid) in shown {
             lab.press(keys);
             assert!(line(&lab, 0).ends_with("? help  q back"), "{size:?} {keys}: {}", line(&lab, 0));
             // The smallest screens have no line for messages: one takes the scrubber's place, and no message is the scrubber.
-            let expected = if size == (60, 18) {
-                message
-            } else if message.is_empty() {
-                verdict
-            } else {
-                message
-            };
+            let expected = if size == (60, 18) || !message.is_empty() { message } else { unsaid };
             assert!(line(&lab, 1).contains(expected), "{size:?} {keys}: {}", line(&lab, 1));
             assert!(!message.is_empty() || !line(&lab, 1).ends_with("..."), "the verdict is not cut within a number");
         }

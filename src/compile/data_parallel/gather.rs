@@ -204,7 +204,7 @@ impl Walk<'_> {
         let near = self.sharing.near(self.training).filter(|_| gather.from == Lies::Near);
         let (meeting, shard) = near.map_or((Meeting::Copy, copies.parameter), |ranks| (Meeting::Near(ranks), copies.near));
         let shards = near.unwrap_or(unit.shards);
-        let group = self.sharing.group(self.training, self.rank, meeting);
+        let group = self.sharing.group(self.training, (self.rank, gather.place), meeting);
         let id = *self.known.entry((group.ranks[0], number)).or_insert_with(|| {
             let dtype = self.training.precision.parameter;
             let padded = unit.elements(program).div_ceil(shards) * shards;

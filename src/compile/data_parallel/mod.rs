@@ -12,7 +12,7 @@ pub(super) mod gather;
 pub(super) mod reduce;
 mod state;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
@@ -38,6 +38,12 @@ pub(super) struct Sharing {
     pub every_micro_batch: bool,
     /// Per seat, the units of its stages: what is cut up, gathered and reduced together.
     pub units: Vec<Vec<Unit>>,
+    /// Per seat, the numbers of its units in the program. Ranks that share out experts hold the same units but for their experts'.
+    numbers: Vec<Vec<u32>>,
+    /// Per seat, how many of its units are not of experts: they come first.
+    dense: Vec<usize>,
+    /// Ranks that share out experts.
+    expert: usize,
     /// Per seat, the parameters of its stages, in order.
     pub parameters: Vec<Vec<ParameterId>>,
     /// Pipeline ranks that share a tied embedding and nothing else; empty where it stands with its head.
@@ -53,33 +59,57 @@ impl Sharing {
         let alike: Vec<Vec<usize>> = (0..homes.of_row.len()).map(|row| homes.alike(row)).collect();
         let data = training.data_ranks() * alike.first().map_or(1, Vec::len);
         let (row, shards) = training.sharing();
-        let places = training.mesh.size(Axis::Tensor);
         let takes_tied = |stages: &[usize]| !parameters(training, slices, 0, stages, true).is_empty();
         let tied: Vec<usize> = (0..homes.of_row.len()).filter(|&row| takes_tied(&homes.of_row[row])).collect();
         let tied = if training.splits_embedding() { tied } else { Vec::new() };
-        let (mut units, mut all) = (Vec::new(), Vec::new());
+        let (mut units, mut dense, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for stages in &homes.of_row {
-            for place in 0..places {
+            for place in 0..training.places() {
                 let own = parameters(training, slices, place, stages, false);
-                units.push(match row.parameters {
+                let is_shared_out = |id: &ParameterId| training.expert > 1 && program.parameters[id.index()].expert().is_some();
+                let cut = |of_experts: bool, shards: usize| match row.parameters {
                     _ if data == 1 => Vec::new(),
-                    true => stages.iter().flat_map(|&stage| wrapped(training, slices, (place, shards), stage)).collect(),
-                    // What is tied is summed apart.
-                    false if tied.is_empty() => bucketed(program, training, shards, &own, None),
-                    false => bucketed(program, training, shards, &own, Some(slices.tied(place))),
-                });
+                    true => {
+                        let units = stages.iter().flat_map(|&stage| wrapped(training, slices, (place, shards), stage));
+                        units.filter_map(|unit| only(unit, |id| is_shared_out(id) == of_experts)).collect()
+                    }
+                    false => {
+                        // What is tied is summed apart.
+                        let apart = (!tied.is_empty()).then(|| slices.tied(place));
+                        let own: Vec<ParameterId> = own.iter().copied().filter(|id| is_shared_out(id) == of_experts).collect();
+                        bucketed(program, training, shards, &own, apart)
+                    }
+                };
+                let mut own_units = cut(false, shards);
+                dense.push(own_units.len());
+                let of_experts = if training.expert > 1 { cut(true, (shards / training.expert).max(1)) } else { Vec::new() };
+                own_units.extend(of_experts.into_iter().map(|unit| Unit { label: format!("experts.{}", unit.label), ..unit }));
+                units.push(own_units);
                 all.push(own);
             }
         }
         // Who shares gradients has no room to wait for the next, but for stages.
         let waits = sums_once && (!row.gradients || training.accumulates_whole());
         let every_micro_batch = data > 1 && !waits;
-        Self { row, data, shards, every_micro_batch, units, parameters: all, tied, alike }
+        let (numbers, expert) = (numbers(training, &units, &dense), training.expert);
+        Self { row, data, shards, every_micro_batch, units, numbers, dense, expert, parameters: all, tied, alike }
     }
 
-    /// The number in names of the first unit of a seat.
-    pub(super) fn first_unit(&self, seat: usize) -> u32 {
-        u32::try_from(self.units[..seat].iter().map(Vec::len).sum::<usize>()).expect("fewer units than parameters")
+    /// The number in the program of a seat's unit.
+    pub(super) fn number(&self, seat: usize, place: usize) -> u32 {
+        self.numbers[seat][place]
+    }
+
+    /// All units of the program.
+    pub(super) fn all_units(&self) -> Vec<Unit> {
+        let all = self.numbers.iter().flatten().zip(self.units.iter().flatten());
+        all.map(|(&number, unit)| (number, unit)).collect::<BTreeMap<u32, &Unit>>().into_values().cloned().collect()
+    }
+
+    /// Who shares a seat's unit: of experts only those replicas that have the same ones, every so many along the data axis.
+    pub(super) fn replicas(&self, seat: usize, place: usize) -> Replicas {
+        let apart = if place < self.dense[seat] { 1 } else { self.expert };
+        Replicas { data: self.data / apart, shards: (self.shards / apart).max(1), apart }
     }
 
     /// Whether several copies of the shards exist.
@@ -87,9 +117,10 @@ impl Sharing {
         self.row.optimizer && self.shards < self.data
     }
 
-    /// The place of the shard that `rank` keeps.
-    pub(super) fn place(&self, training: &Training, rank: Rank) -> usize {
-        training.mesh.coordinate(rank, Axis::Data) % self.shards
+    /// The place of the shard that `rank` keeps of its unit at `place`.
+    pub(super) fn place(&self, training: &Training, rank: Rank, place: usize) -> usize {
+        let Replicas { shards, apart, .. } = self.replicas(training.seat(rank), place);
+        training.data_place(rank) / apart % shards
     }
 
     /// The number of ranks among which parameters are cut between forward and backward, where those are fewer than share a copy.
@@ -100,27 +131,32 @@ impl Sharing {
         }
     }
 
-    /// The group in which `rank` meets others. Folded ranks meet whom they stand for.
-    pub(super) fn group(&self, training: &Training, rank: Rank, meeting: Meeting) -> Group {
+    /// The group in which `rank` meets others for its unit at `unit`. Folded ranks meet whom they stand for.
+    pub(super) fn group(&self, training: &Training, (rank, unit): (Rank, usize), meeting: Meeting) -> Group {
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
         let first = training.mesh.with(rank, Axis::Pipeline, rows[0]);
-        let (seat, place) = (training.seat(first), training.mesh.coordinate(rank, Axis::Data));
+        let Replicas { data, shards, apart } = self.replicas(training.seat(first), unit);
+        let place = training.data_place(rank) / apart;
+        // Who has the same experts as others is told apart from whoever else has them.
+        let (of, seat) = if apart == 1 { ("", dense_seat(training, first)) } else { ("e", training.seat(first)) };
         let (name, first, size, stride) = match meeting {
             Meeting::Copy if self.is_hybrid() => {
-                (format!("fsdp{}", (seat * self.data + place) / self.shards), place / self.shards * self.shards, self.shards, 1)
+                (format!("{of}fsdp{}", (seat * data + place) / shards), place / shards * shards, shards, 1)
             }
             Meeting::Replicas => {
-                let first = place % self.shards;
-                (format!("rep{}", seat * self.shards + first), first, self.data / self.shards, self.shards)
+                let first = place % shards;
+                (format!("{of}rep{}", seat * shards + first), first, data / shards, shards)
             }
-            Meeting::Near(size) => (format!("near{}", (seat * self.data + place) / size), place / size * size, size, 1),
-            Meeting::All | Meeting::Copy => (format!("dp{seat}"), 0, self.data, 1),
+            Meeting::Near(size) => (format!("{of}near{}", (seat * data + place) / size), place / size * size, size, 1),
+            Meeting::All | Meeting::Copy => (format!("{of}dp{seat}"), 0, data, 1),
         };
         if training.fold > 1 {
             let stride = stride * training.mesh.stride(Axis::Data);
             return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
         }
-        let all = rows.iter().flat_map(|&row| training.mesh.group(training.mesh.with(rank, Axis::Pipeline, row), Axis::Data));
+        let all = rows.iter().flat_map(|&row| training.data_group(training.mesh.with(rank, Axis::Pipeline, row)));
+        let has_the_same = |other: &Rank| apart == 1 || training.expert_place(*other) == training.expert_place(rank);
+        let all = all.filter(has_the_same);
         let ranks = all.skip(first).step_by(stride).take(size).collect();
         Group { name, ranks, fold: Fold::default() }
     }
@@ -137,6 +173,43 @@ pub(super) enum Meeting {
     Replicas,
     /// So many neighbours among those that share one copy.
     Near(usize),
+}
+
+/// The replicas that share a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replicas {
+    /// How many they are.
+    pub data: usize,
+    /// How many of them share one copy.
+    pub shards: usize,
+    /// How far apart they stand along the data axis.
+    pub apart: usize,
+}
+
+/// The seat of a rank as far as all but its experts are concerned.
+fn dense_seat(training: &Training, rank: Rank) -> usize {
+    let tensor = training.mesh.size(Axis::Tensor);
+    training.mesh.coordinate(rank, Axis::Pipeline) * tensor + training.mesh.coordinate(rank, Axis::Tensor)
+}
+
+/// Per seat, the numbers of its units: those that ranks with other experts share have one number.
+fn numbers(training: &Training, units: &[Vec<Unit>], dense: &[usize]) -> Vec<Vec<u32>> {
+    let (places, tensor) = (training.places(), training.mesh.size(Axis::Tensor));
+    let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(units.len());
+    let mut next = 0..;
+    for (seat, units) in units.iter().enumerate() {
+        let place = seat % places;
+        let known = if place < tensor { Vec::new() } else { numbers[seat - place + place % tensor][..dense[seat]].to_vec() };
+        let fresh = units.len() - known.len();
+        numbers.push(known.into_iter().chain(next.by_ref().take(fresh)).collect());
+    }
+    numbers
+}
+
+/// What of a unit is to be kept, if anything is.
+fn only(unit: Unit, is_kept: impl Fn(&ParameterId) -> bool) -> Option<Unit> {
+    let parameters: Vec<ParameterId> = unit.parameters.into_iter().filter(is_kept).collect();
+    (!parameters.is_empty()).then_some(Unit { parameters, ..unit })
 }
 
 /// Bytes of so many elements.

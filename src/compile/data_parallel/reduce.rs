@@ -129,9 +129,10 @@ impl Walk<'_, '_> {
         if sharing.row.parameters {
             sums.sort_by_key(|sum| (sum.window, sum.last));
         }
-        let mut latest: BTreeMap<Window, usize> = BTreeMap::new();
+        // Those of experts have buckets of their own.
+        let mut latest: BTreeMap<(Window, usize), usize> = BTreeMap::new();
         for sum in &mut sums {
-            let latest = latest.entry(sum.window).or_default();
+            let latest = latest.entry((sum.window, sharing.replicas(self.seat, sum.place).apart)).or_default();
             *latest = (*latest).max(if training.data_parallel.overlap { sum.last } else { ends[&sum.window] });
             sum.last = *latest;
         }
@@ -157,16 +158,19 @@ impl Walk<'_, '_> {
         let origin = Origin { slot: None, step: sum.window.step, pass: PassName::DataParallel };
         let first = issued.len();
         if !sharing.row.optimizer || (!sharing.row.gradients && !sum.is_last) {
-            let all_reduce = self.collective(sum, Meeting::All);
-            issued.push(self.add(OpKind::Collective(all_reduce), (&targets, &targets), origin));
+            // Who alone has its experts has their whole gradients.
+            if sharing.replicas(self.seat, sum.place).data > 1 {
+                let all_reduce = self.collective(sum, Meeting::All);
+                issued.push(self.add(OpKind::Collective(all_reduce), (&targets, &targets), origin));
+            }
             if targets != kept {
                 issued.push(self.accumulate(&kept, &targets, origin));
             }
         } else {
             self.scatter(sum, (&targets, &kept), origin, issued);
         }
-        if let (Some(after), false) = (after, training.data_parallel.overlap) {
-            self.program.wait(issued[first], after);
+        if let (Some(after), Some(&first), false) = (after, issued.get(first), training.data_parallel.overlap) {
+            self.program.wait(first, after);
         }
     }
 
@@ -225,7 +229,7 @@ impl Meetings<'_> {
     /// The collective in which `rank` meets others for a sum; the first of them to come makes it.
     fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), sum: &Sum, meeting: Meeting) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let group = sharing.group(training, rank, meeting);
+        let group = sharing.group(training, (rank, sum.place), meeting);
         *self.known.entry((group.ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
             let unit = &sharing.units[seat][sum.place];
             let (all, shard) = (unit.elements(program), unit.shard_elements(program));

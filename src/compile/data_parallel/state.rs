@@ -173,8 +173,8 @@ impl<'a> Maker<'a> {
 
     /// The numbers in names of the shard of the unit at `place`.
     fn shard(&self, place: usize) -> (u32, u32) {
-        let shard = u32::try_from(self.sharing.place(self.training, self.rank)).expect("a checked mesh");
-        (self.sharing.first_unit(self.seat) + u32::try_from(place).expect("fewer units than parameters"), shard)
+        let shard = u32::try_from(self.sharing.place(self.training, self.rank, place)).expect("a checked mesh");
+        (self.sharing.number(self.seat, place), shard)
     }
 
     fn parameter(&self, program: &mut Program, name: Name, role: Role, dims: &[usize]) -> BufferId {

@@ -21,7 +21,8 @@ use crate::scenario::Task;
 
 use super::Build;
 
-/// Replaces every collective that moves data by its messages. One that a trouble rule took out stays as it is, and sends nothing.
+/// Replaces every collective that moves data by its messages, but an all-to-all, which is as direct as its messages would be. One that a
+/// trouble rule took out stays as it is, and sends nothing.
 pub(super) fn run(build: &mut Build) {
     let (algorithm, chunks) = match &build.scenario.task {
         Task::Train(training) if !training.data_parallel.expand => return,
@@ -55,10 +56,10 @@ pub(super) fn run(build: &mut Build) {
     }
 }
 
-/// The collective that `op` takes part in, if it moves data.
+/// The collective that `op` takes part in, if it becomes messages.
 fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
     match program.kind(op) {
-        OpKind::Collective(id) if program.collectives[id.index()].kind != CollectiveKind::Barrier => Some(id),
+        OpKind::Collective(id) if program.collectives[id.index()].kind.is_expanded() => Some(id),
         _ => None,
     }
 }

@@ -4,41 +4,64 @@
 
 use super::{Backward, Work};
 use crate::base::settings::AttentionTensor;
-use crate::base::{BufferId, Bytes};
+use crate::base::{BufferId, Bytes, CollectiveId};
 use crate::program::tables::CollectiveKind;
 use crate::program::{Kernel, KernelCost};
 
 /// Forward, then backward, on every rank.
 pub(super) fn run(work: &mut Work) {
-    let ranks = work.ranks();
-    let slice = work.attention.bytes(AttentionTensor::KeyValue, work.program.setting.dtype);
-    let all = Bytes(slice.0 * ranks as u64);
-    let collectives = (ranks > 1).then(|| {
-        let gather = work.collective(CollectiveKind::AllGather, "kv", all);
-        (gather, work.collective(CollectiveKind::ReduceScatter, "dkv", all))
-    });
-    for rank in 0..ranks {
-        let all = |work: &mut Work, tensor| (0..ranks).map(|slice| work.buffer(rank, tensor, slice)).collect::<Vec<BufferId>>();
-        let keys = all(work, AttentionTensor::KeyValue);
-        if let Some((gather, _)) = collectives {
-            work.issue(gather, rank, (&[keys[rank]], &keys));
-        }
-        let sources = (0..ranks).filter(|&source| work.attention.pairs(rank, source) > 0).collect::<Vec<_>>();
-        for (place, &source) in sources.iter().enumerate() {
-            work.attend(rank, (rank, source), place == 0);
-        }
-        work.finish(rank, rank);
-        for (place, &source) in sources.iter().enumerate() {
-            work.attend_backward(rank, Backward { queries: rank, source, gradient_of: source }, [place == 0, true]);
-        }
-        let gradients = all(work, AttentionTensor::KeyValueGradient);
-        let unseen: Vec<BufferId> =
-            (0..ranks).filter(|source| !sources.contains(source)).map(|source| gradients[source]).collect();
-        if !unseen.is_empty() {
-            work.run(rank, KernelCost::free(Kernel::ZeroGradients), &[], &unseen);
-        }
-        if let Some((_, scatter)) = collectives {
-            work.issue(scatter, rank, (&gradients, &[gradients[rank]]));
-        }
+    for rank in 0..work.ranks() {
+        forward(work, rank);
+        backward(work, rank);
     }
+}
+
+/// Forward on one rank.
+pub(in crate::compile) fn forward(work: &mut Work, rank: usize) {
+    let keys = slices(work, rank, AttentionTensor::KeyValue);
+    if let Some(gather) = collective(work, CollectiveKind::AllGather, "kv") {
+        work.issue(gather, rank, (&[keys[rank]], &keys));
+    }
+    for (place, source) in sources(work, rank).into_iter().enumerate() {
+        work.attend(rank, (rank, source), place == 0);
+    }
+    work.finish(rank, rank);
+}
+
+/// Backward on one rank.
+pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
+    let sources = sources(work, rank);
+    for (place, &source) in sources.iter().enumerate() {
+        work.attend_backward(
+            rank,
+            Backward { queries: rank, source, gradient: (AttentionTensor::KeyValueGradient, source) },
+            [place == 0, true],
+        );
+    }
+    let gradients = slices(work, rank, AttentionTensor::KeyValueGradient);
+    let unseen: Vec<BufferId> =
+        (0..gradients.len()).filter(|slice| !sources.contains(slice)).map(|slice| gradients[slice]).collect();
+    if !unseen.is_empty() {
+        work.run(rank, KernelCost::free(Kernel::ZeroGradients), &[], &unseen);
+    }
+    if let Some(scatter) = collective(work, CollectiveKind::ReduceScatter, "dkv") {
+        work.issue(scatter, rank, (&gradients, &[gradients[rank]]));
+    }
+}
+
+/// The slices whose keys the queries of `rank` see.
+fn sources(work: &Work, rank: usize) -> Vec<usize> {
+    (0..work.ranks()).filter(|&source| work.attention.pairs(rank, source) > 0).collect()
+}
+
+/// A tensor of all slices on `rank`.
+fn slices(work: &mut Work, rank: usize, tensor: AttentionTensor) -> Vec<BufferId> {
+    (0..work.ranks()).map(|slice| work.buffer(rank, tensor, slice)).collect()
+}
+
+/// The collective of all slices, if there are several.
+fn collective(work: &mut Work, kind: CollectiveKind, label: &'static str) -> Option<CollectiveId> {
+    let slice = work.attention.bytes(AttentionTensor::KeyValue, work.program.setting.dtype);
+    let all = Bytes(slice.0 * work.ranks() as u64);
+    (work.ranks() > 1).then(|| work.shared(kind, label, all))
 }

@@ -2,9 +2,9 @@
 //!
 //! Every rank has the queries, keys and values of its own slice. How it comes by the others' keys and values is the method.
 
-mod all_gather;
-mod ring;
-mod ulysses;
+pub(super) mod all_gather;
+pub(super) mod ring;
+pub(super) mod ulysses;
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,16 @@ const BACKWARD_PRODUCTS: [u64; 2] = [5, 2];
 /// Makes all ops of the layer.
 pub(super) fn run(build: &mut Build) {
     let Task::Layer(layer) = &build.scenario.task else { return };
-    let mut work =
-        Work { program: &mut build.program, attention: layer.attention, buffers: BTreeMap::new(), share: HeadShare::All };
+    let mut stock = Stock::default();
+    let mut work = Work {
+        program: &mut build.program,
+        stock: &mut stock,
+        attention: layer.attention,
+        ranks: (0..layer.attention.slices).map(Rank::new).collect(),
+        of: None,
+        origin: ORIGIN,
+        share: HeadShare::All,
+    };
     work.give();
     match layer.method {
         ContextMethod::Ring => ring::run(&mut work),
@@ -33,15 +41,30 @@ pub(super) fn run(build: &mut Build) {
     }
 }
 
-/// The program of a layer under construction. A rank is known by its slice.
-struct Work<'program> {
-    program: &'program mut Program,
-    attention: Attention,
-    /// By rank and name.
-    buffers: BTreeMap<(usize, Name), BufferId>,
+/// The program of an attention under construction. A rank is known by its slice.
+pub(super) struct Work<'program> {
+    pub program: &'program mut Program,
+    pub stock: &'program mut Stock,
+    pub attention: Attention,
+    /// The ranks, by their slices.
+    pub ranks: Vec<Rank>,
+    /// Whose attention it is, of a training step: layer and micro-batch.
+    pub of: Option<(u32, u32)>,
+    pub origin: Origin,
     /// How many heads the kernels work on.
-    share: HeadShare,
+    pub share: HeadShare,
 }
+
+/// What several attentions of a program share: buffers by rank and name, and the lines of rings by their first rank.
+#[derive(Default)]
+pub(super) struct Stock {
+    buffers: BTreeMap<(Rank, Name), BufferId>,
+    lines: BTreeMap<(Rank, &'static str, usize), ring::Line>,
+    collectives: BTreeMap<Meeting, CollectiveId>,
+}
+
+/// Where ranks meet: the first of them, for what, in whose attention and in which pass.
+type Meeting = (Rank, &'static str, Option<(u32, u32)>, PassName);
 
 /// A block on its way back.
 #[derive(Clone, Copy)]
@@ -50,8 +73,8 @@ struct Backward {
     queries: usize,
     /// The slice of its keys.
     source: usize,
-    /// The slice to which the gradients of the keys are said to belong.
-    gradient_of: usize,
+    /// Where the gradients of its keys are put, and the slice to which they are said to belong there.
+    gradient: (AttentionTensor, usize),
 }
 
 const ORIGIN: Origin = Origin { slot: None, step: 0, pass: PassName::Lower };
@@ -71,43 +94,68 @@ impl Work<'_> {
     }
 
     /// The buffer of `rank` for a tensor of a slice, with the heads that the kernels work on.
-    fn buffer(&mut self, rank: usize, tensor: AttentionTensor, slice: usize) -> BufferId {
+    pub fn buffer(&mut self, rank: usize, tensor: AttentionTensor, slice: usize) -> BufferId {
         self.buffer_of(rank, tensor, slice, self.share)
     }
 
     fn buffer_of(&mut self, rank: usize, tensor: AttentionTensor, slice: usize, share: HeadShare) -> BufferId {
-        let number = u32::try_from(slice).expect("a checked number of ranks");
-        let name = if share == HeadShare::All { Name::Attention(tensor, number) } else { Name::Heads(tensor, number) };
-        if let Some(&buffer) = self.buffers.get(&(rank, name)) {
+        let number = |number: usize| u32::try_from(number).expect("a checked number of ranks");
+        let name = match (self.of, share) {
+            (None, HeadShare::All) => Name::Attention(tensor, number(slice)),
+            (None, HeadShare::One) => Name::Heads(tensor, number(slice)),
+            (Some((layer, micro_batch)), share) => {
+                Name::Context(tensor, share, layer * number(self.attention.slices) + number(slice), micro_batch)
+            }
+        };
+        let owner = self.ranks[rank];
+        if let Some(&buffer) = self.stock.buffers.get(&(owner, name)) {
             return buffer;
         }
         let dtype = self.program.setting.dtype;
-        let part = |(name, dims): (&str, Vec<usize>)| TensorPart { name: name.to_owned(), dtype, dims };
+        // Inside a training step statistics are not kept in half precision.
+        let is_wide = |name: &str| self.of.is_some() && (tensor == AttentionTensor::State || name == "lse");
+        let part = |(name, dims): (&str, Vec<usize>)| {
+            let dtype = if is_wide(name) { dtype.widened() } else { dtype };
+            TensorPart { name: name.to_owned(), dtype, dims }
+        };
         let layout = Layout { parts: self.attention.parts(tensor, share).into_iter().map(part).collect() };
         let layout = self.program.layout(layout);
-        let role = if slice == rank { name.usual_role() } else { Role::Message };
-        let buffer = self.program.buffer(Rank::new(rank), name, role, layout);
-        self.buffers.insert((rank, name), buffer);
+        let is_own = slice == rank || tensor == AttentionTensor::KeyValuePart;
+        let role = if is_own { name.usual_role() } else { Role::Message };
+        let buffer = self.program.buffer(owner, name, role, layout);
+        self.stock.buffers.insert((owner, name), buffer);
         buffer
     }
 
     /// A collective of all ranks, on so many tensors of a slice each.
     fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
-        let ranks = (0..self.ranks()).map(Rank::new).collect();
-        let group = self.program.group(Group { name: "cp".to_owned(), ranks, fold: Fold::default() });
-        let (dtype, label) = (self.program.setting.dtype, label.to_owned());
-        self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
+        let name = if self.of.is_none() { "cp".to_owned() } else { format!("cp{}", self.ranks[0].0) };
+        let group = self.program.group(Group { name, ranks: self.ranks.clone(), fold: Fold::default() });
+        let (dtype, step) = (self.program.setting.dtype, self.origin.step);
+        let label = self.of.map_or_else(|| label.to_owned(), |(layer, _)| format!("{label} blocks.{layer}.attn"));
+        self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
+    }
+
+    /// The same, of which there is one in each pass of the attention: whoever comes first makes it.
+    fn shared(&mut self, kind: CollectiveKind, label: &'static str, bytes: Bytes) -> CollectiveId {
+        let key = (self.ranks[0], label, self.of, self.origin.pass);
+        if let Some(&known) = self.stock.collectives.get(&key) {
+            return known;
+        }
+        let made = self.collective(kind, label, bytes);
+        self.stock.collectives.insert(key, made);
+        made
     }
 
     /// The part of `rank` in a collective.
     fn issue(&mut self, collective: CollectiveId, rank: usize, operands: (&[BufferId], &[BufferId])) {
         let stream = self.program.communication_stream("cp");
-        self.program.append((Rank::new(rank), stream), OpKind::Collective(collective), operands, ORIGIN);
+        self.program.append((self.ranks[rank], stream), OpKind::Collective(collective), operands, self.origin);
     }
 
     fn run(&mut self, rank: usize, kernel: KernelCost, reads: &[BufferId], writes: &[BufferId]) -> OpId {
         let kernel = self.program.kernel(kernel);
-        self.program.append((Rank::new(rank), COMPUTE), OpKind::Run(kernel), (reads, writes), ORIGIN)
+        self.program.append((self.ranks[rank], COMPUTE), OpKind::Run(kernel), (reads, writes), self.origin)
     }
 
     /// What a kernel costs on the block of two slices.
@@ -117,8 +165,9 @@ impl Work<'_> {
         let parts = if self.share == HeadShare::All { 1 } else { attention.slices as u64 };
         let number = |grains: u64| u32::try_from(grains).expect("a checked length of a sequence");
         KernelCost {
-            shares: number(attention.slot() / grain * parts),
-            taken: number(pairs / grain),
+            // In a training step a layer's products share its slot.
+            shares: if self.of.is_some() { 0 } else { number(attention.slot() / grain * parts) },
+            taken: if self.of.is_some() { 1 } else { number(pairs / grain) },
             flops: attention.flops_per_pair() / parts * pairs * times / of,
             bytes: operands.iter().map(|&buffer| self.program.bytes(buffer).0).sum(),
             ..KernelCost::free(kernel)
@@ -146,13 +195,13 @@ impl Work<'_> {
 
     /// The gradients of a block on `rank`, if there is one. `is_first` begins those of the queries, `begins_keys` those of the keys.
     fn attend_backward(&mut self, rank: usize, block: Backward, [is_first, begins_keys]: [bool; 2]) {
-        use AttentionTensor::{KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
-        let Backward { queries, source, gradient_of } = block;
+        use AttentionTensor::{KeyValue, Output, OutputGradient, Query, QueryGradient};
+        let Backward { queries, source, gradient: (gradient, of) } = block;
         if self.attention.pairs(queries, source) == 0 {
             return;
         }
         let [q, out, d_out, dq] = [Query, Output, OutputGradient, QueryGradient].map(|tensor| self.buffer(rank, tensor, queries));
-        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, KeyValueGradient, gradient_of));
+        let (kv, dkv) = (self.buffer(rank, KeyValue, source), self.buffer(rank, gradient, of));
         let mut reads = vec![q, kv, out, d_out];
         if !is_first {
             reads.push(dq);
@@ -163,5 +212,15 @@ impl Work<'_> {
         let cost =
             self.cost(Kernel::AttendBackward, BACKWARD_PRODUCTS, &[q, kv, out, d_out, dq, dq, dkv, dkv], (queries, source));
         self.run(rank, cost, &reads, &[dq, dkv]);
+    }
+    /// Adds the gradients of a block's keys to those of a slice that are on `rank`, if there is such a block.
+    fn add_part(&mut self, rank: usize, (queries, source): (usize, usize), slice: usize) {
+        if self.attention.pairs(queries, source) == 0 {
+            return;
+        }
+        let sum = self.buffer(rank, AttentionTensor::KeyValueGradient, slice);
+        let part = self.buffer(rank, AttentionTensor::KeyValuePart, source);
+        let bytes = [sum, sum, part].map(|buffer| self.program.bytes(buffer).0).iter().sum();
+        self.run(rank, KernelCost { bytes, ..KernelCost::free(Kernel::AddGradients) }, &[sum, part], &[sum]);
     }
 }

@@ -1,33 +1,46 @@
 //! The ring: in every hop a rank computes the block that is there, passes its keys and values on to the right, and receives the next ones
 //! from the left into a second buffer. Backward does the same once more, and the gradients of keys and values travel behind them, one hop
-//! farther: home. Source: Liu et al. 2023, "Ring attention with blockwise transformers", arXiv 2310.01889.
+//! farther: home. They come while the next block is computed, and then its own are added to them. Source: Liu et al. 2023, "Ring attention with blockwise transformers", arXiv 2310.01889.
 //!
 //! A rank begins a hop when its block is computed and passed on, as implementations do that wait for both: there are two buffers, not three.
 
-use super::{Backward, ORIGIN, Work};
+use super::{Backward, Work};
 use crate::base::settings::{AttentionBug, AttentionTensor};
-use crate::base::{ChannelId, OpId, Rank, StreamId};
+use crate::base::{ChannelId, OpId, StreamId};
 use crate::program::tables::Channel;
 use crate::program::{Kernel, KernelCost, OpKind};
 
 /// Forward, then backward, on every rank.
 pub(super) fn run(work: &mut Work) {
-    let ahead = if work.attention.bug == Some(AttentionBug::WrongNeighbour) { work.ranks() - 1 } else { 1 };
-    let forward = Line::new(work, "kv", ahead);
-    let keys = if ahead == 1 { forward.clone() } else { Line::new(work, "kv", 1) };
-    let gradients = Line::new(work, "dkv", 1);
     for rank in 0..work.ranks() {
-        let sources = (0..work.ranks()).map(|hop| (rank + work.ranks() - hop) % work.ranks()).collect::<Vec<_>>();
-        let mut hops = Hops { rank, sources, released: None };
-        hops.forward(work, &forward);
-        work.finish(rank, rank);
-        hops.backward(work, &keys, &gradients);
+        let mut hops = Hops::new(work, rank);
+        forward(work, &mut hops);
+        backward(work, &mut hops);
     }
+}
+
+/// Forward on one rank, up to the output.
+pub(in crate::compile) fn forward(work: &mut Work, hops: &mut Hops) {
+    let ahead = ahead(work);
+    let keys = Line::of(work, "kv", ahead);
+    hops.forward(work, &keys);
+    work.finish(hops.rank, hops.rank);
+}
+
+/// Backward on one rank, until the gradients of its keys and values are home.
+pub(in crate::compile) fn backward(work: &mut Work, hops: &mut Hops) {
+    let (keys, gradients) = (Line::of(work, "kv", 1), Line::of(work, "dkv", 1));
+    hops.backward(work, &keys, &gradients);
+}
+
+/// How many places to the right keys go in forward.
+fn ahead(work: &Work) -> usize {
+    if work.attention.bug == Some(AttentionBug::WrongNeighbour) { work.ranks() - 1 } else { 1 }
 }
 
 /// What travels around the ring: streams of its sends and receives, and per rank the channel to the rank so many places `ahead`.
 #[derive(Clone)]
-struct Line {
+pub(super) struct Line {
     out: StreamId,
     into: StreamId,
     ahead: usize,
@@ -35,22 +48,31 @@ struct Line {
 }
 
 impl Line {
+    /// The line of these ranks, which is made when it is named first.
+    fn of(work: &mut Work, name: &'static str, ahead: usize) -> Self {
+        let key = (work.ranks[0], name, ahead);
+        if let Some(line) = work.stock.lines.get(&key) {
+            return line.clone();
+        }
+        let line = Self::new(work, name, ahead);
+        work.stock.lines.insert(key, line.clone());
+        line
+    }
+
     fn new(work: &mut Work, name: &str, ahead: usize) -> Self {
         let ranks = work.ranks();
-        let ahead_of = |from: usize| Channel { from: Rank::new(from), to: Rank::new((from + ahead) % ranks), buffered: false };
-        let channels =
-            if ranks == 1 { Vec::new() } else { (0..ranks).map(|rank| work.program.channel(ahead_of(rank))).collect() };
-        let [out, into] = if ranks == 1 {
-            [StreamId(0); 2]
-        } else {
-            [".out", ".in"].map(|end| work.program.communication_stream(&format!("cp.{name}{end}")))
-        };
+        if ranks == 1 {
+            return Self { out: StreamId(0), into: StreamId(0), ahead, channels: Vec::new() };
+        }
+        let ahead_of = |from: usize| Channel { from: work.ranks[from], to: work.ranks[(from + ahead) % ranks], buffered: false };
+        let channels = (0..ranks).map(|rank| work.program.channel(ahead_of(rank))).collect();
+        let [out, into] = [".out", ".in"].map(|end| work.program.communication_stream(&format!("cp.{name}{end}")));
         Self { out, into, ahead, channels }
     }
 }
 
 /// One rank's way around the ring.
-struct Hops {
+pub(in crate::compile) struct Hops {
     rank: usize,
     /// Whose keys are here, hop by hop.
     sources: Vec<usize>,
@@ -59,6 +81,12 @@ struct Hops {
 }
 
 impl Hops {
+    /// The way of a rank that has nothing to give back.
+    pub(in crate::compile) fn new(work: &Work, rank: usize) -> Self {
+        let sources = (0..work.ranks()).map(|hop| (rank + work.ranks() - hop) % work.ranks()).collect();
+        Self { rank, sources, released: None }
+    }
+
     fn forward(&mut self, work: &mut Work, keys: &Line) {
         for hop in 0..self.sources.len() {
             let sent = self.pass_keys(work, keys, hop);
@@ -74,11 +102,14 @@ impl Hops {
             let is_short = work.attention.bug == Some(AttentionBug::ShortHop) && hop + 1 == self.sources.len();
             let gradient_of = if is_short { rank } else { source };
             let sent = self.pass_keys(work, keys, hop);
+            let gradient =
+                if hop == 0 { (AttentionTensor::KeyValueGradient, source) } else { (AttentionTensor::KeyValuePart, source) };
+            work.attend_backward(rank, Backward { queries: rank, source, gradient }, [hop == 0, true]);
+            self.release(work, hop, sent);
             if hop > 0 {
                 self.receive(work, gradients, AttentionTensor::KeyValueGradient, gradient_of);
+                work.add_part(rank, (rank, source), gradient_of);
             }
-            work.attend_backward(rank, Backward { queries: rank, source, gradient_of }, [hop == 0; 2]);
-            self.release(work, hop, sent);
             if self.sources.len() > 1 && !is_short {
                 self.send(work, gradients, AttentionTensor::KeyValueGradient, source);
             }
@@ -116,13 +147,13 @@ impl Hops {
     fn send(&self, work: &mut Work, line: &Line, tensor: AttentionTensor, slice: usize) -> OpId {
         let buffer = work.buffer(self.rank, tensor, slice);
         let kind = OpKind::Send(line.channels[self.rank]);
-        work.program.append((Rank::new(self.rank), line.out), kind, (&[buffer], &[]), ORIGIN)
+        work.program.append((work.ranks[self.rank], line.out), kind, (&[buffer], &[]), work.origin)
     }
 
     fn receive(&self, work: &mut Work, line: &Line, tensor: AttentionTensor, slice: usize) -> OpId {
         let buffer = work.buffer(self.rank, tensor, slice);
         let from = (self.rank + work.ranks() - line.ahead) % work.ranks();
         let kind = OpKind::Recv(line.channels[from]);
-        work.program.append((Rank::new(self.rank), line.into), kind, (&[], &[buffer]), ORIGIN)
+        work.program.append((work.ranks[self.rank], line.into), kind, (&[], &[buffer]), work.origin)
     }
 }

@@ -5,20 +5,10 @@
 //! q, k and v go, the output comes back: four tensors forward, and the gradients of the four backward.
 
 use super::{Backward, Work};
+use crate::base::BufferId;
 use crate::base::context::HeadShare;
 use crate::base::settings::AttentionTensor::{self, KeyValue, KeyValueGradient, Output, OutputGradient, Query, QueryGradient};
-use crate::base::{BufferId, CollectiveId};
 use crate::program::tables::CollectiveKind;
-
-/// What is swapped for heads before the forward pass, what for tokens behind it, and the same of the backward pass.
-const SWAPS: [(AttentionTensor, Way); 6] = [
-    (Query, Way::ToHeads),
-    (KeyValue, Way::ToHeads),
-    (Output, Way::ToTokens),
-    (OutputGradient, Way::ToHeads),
-    (QueryGradient, Way::ToTokens),
-    (KeyValueGradient, Way::ToTokens),
-];
 
 /// Which way a tensor is swapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,28 +20,35 @@ enum Way {
 /// Forward, then backward, on every rank.
 pub(super) fn run(work: &mut Work) {
     work.share = HeadShare::One;
-    let dtype = work.program.setting.dtype;
-    let swaps: Vec<CollectiveId> = SWAPS
-        .iter()
-        .map(|(tensor, _)| work.collective(CollectiveKind::AllToAll, tensor.name(), work.attention.bytes(*tensor, dtype)))
-        .collect();
     for rank in 0..work.ranks() {
-        (0..2).for_each(|place| swap(work, &swaps, place, rank));
-        let blocks = blocks(work);
-        for (place, &(queries, source)) in blocks.iter().enumerate() {
-            work.attend(rank, (queries, source), is_first(&blocks, place));
-            if blocks.get(place + 1).is_none_or(|next| next.0 != queries) {
-                work.finish(rank, queries);
-            }
-        }
-        (2..4).for_each(|place| swap(work, &swaps, place, rank));
-        for (place, &(queries, source)) in blocks.iter().enumerate() {
-            let begins_keys = !blocks[..place].iter().any(|block| block.1 == source);
-            let block = Backward { queries, source, gradient_of: source };
-            work.attend_backward(rank, block, [is_first(&blocks, place), begins_keys]);
-        }
-        (4..6).for_each(|place| swap(work, &swaps, place, rank));
+        forward(work, rank);
+        backward(work, rank);
     }
+}
+
+/// Forward on one rank: work with its share of the heads.
+pub(in crate::compile) fn forward(work: &mut Work, rank: usize) {
+    [Query, KeyValue].into_iter().for_each(|tensor| swap(work, rank, tensor, Way::ToHeads));
+    let blocks = blocks(work);
+    for (place, &(queries, source)) in blocks.iter().enumerate() {
+        work.attend(rank, (queries, source), is_first(&blocks, place));
+        if blocks.get(place + 1).is_none_or(|next| next.0 != queries) {
+            work.finish(rank, queries);
+        }
+    }
+    swap(work, rank, Output, Way::ToTokens);
+}
+
+/// Backward on one rank.
+pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
+    swap(work, rank, OutputGradient, Way::ToHeads);
+    let blocks = blocks(work);
+    for (place, &(queries, source)) in blocks.iter().enumerate() {
+        let begins_keys = !blocks[..place].iter().any(|block| block.1 == source);
+        let block = Backward { queries, source, gradient: (KeyValueGradient, source) };
+        work.attend_backward(rank, block, [is_first(&blocks, place), begins_keys]);
+    }
+    [QueryGradient, KeyValueGradient].into_iter().for_each(|tensor| swap(work, rank, tensor, Way::ToTokens));
 }
 
 /// All blocks that the mask leaves something of, queries by queries.
@@ -65,11 +62,12 @@ fn is_first(blocks: &[(usize, usize)], place: usize) -> bool {
     place == 0 || blocks[place - 1].0 != blocks[place].0
 }
 
-/// The rank's part in one all-to-all.
-fn swap(work: &mut Work, swaps: &[CollectiveId], place: usize, rank: usize) {
-    let (tensor, way) = SWAPS[place];
+/// The rank's part in the all-to-all of a tensor.
+fn swap(work: &mut Work, rank: usize, tensor: AttentionTensor, way: Way) {
     let whole = [work.buffer_of(rank, tensor, rank, HeadShare::All)];
     let pieces: Vec<BufferId> = (0..work.ranks()).map(|slice| work.buffer_of(rank, tensor, slice, HeadShare::One)).collect();
     let operands = if way == Way::ToHeads { (&whole[..], &pieces[..]) } else { (&pieces[..], &whole[..]) };
-    work.issue(swaps[place], rank, operands);
+    let bytes = work.program.bytes(whole[0]);
+    let collective = work.shared(CollectiveKind::AllToAll, tensor.name(), bytes);
+    work.issue(collective, rank, operands);
 }

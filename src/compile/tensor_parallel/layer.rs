@@ -1,7 +1,7 @@
 //! One layer, module by module: which op reads what another wrote, and where the ranks meet.
 
 use crate::base::module::Module;
-use crate::base::settings::Recompute;
+use crate::base::settings::{AttentionTensor, Recompute};
 use crate::base::{BufferId, KernelId};
 use crate::compile::lower::{Flows, Site, Walk};
 use crate::compile::stages::PartTables;
@@ -23,22 +23,32 @@ impl Walk<'_> {
             Recompute::Selective => self.attention_again(again(site), part),
             Recompute::None => {}
         }
-        let [hidden, qkv, attended] =
-            [Module::Up, Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
         let way = Way::BackwardInput;
         let d_y = self.buffer(site, Flows::ActivationGradient, part.place, part);
         let d_sum = self.before_dropout(site, part, Module::Add2, d_y);
-        let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
-        let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
-        let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
-        let d_norm = self.leave(site, part, (Module::Norm2, way), d_norm, None);
+        let d_norm = if self.training.model.has_experts() {
+            self.experts_backward_input(site, part, d_sum)
+        } else {
+            let hidden = self.inside(site, part, Flow::Output, Module::Up);
+            let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
+            let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
+            let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
+            self.leave(site, part, (Module::Norm2, way), d_norm, None)
+        };
         let d_middle = self.input_gradient(site, part, Module::Norm2, &[d_norm, d_y], Module::Add1);
 
         let d_sum = self.before_dropout(site, part, Module::Add1, d_middle);
         let d_projected = self.enter(site, part, (Module::Projection, way), d_sum);
-        let d_attended = self.input_gradient(site, part, Module::Projection, &[d_projected], Module::Attention);
-        let d_qkv = self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv);
-        let d_norm = self.input_gradient(site, part, Module::Qkv, &[d_qkv], Module::Norm1);
+        let d_qkv = if super::shares_sequences(self.training) {
+            let d_attended = self.attention_buffer(site, part, AttentionTensor::OutputGradient);
+            self.module_backward_input(site, part, Module::Projection, &[d_projected], d_attended);
+            self.attention_back(site, part)
+        } else {
+            let [qkv, attended] = [Module::Qkv, Module::Attention].map(|module| self.inside(site, part, Flow::Output, module));
+            let d_attended = self.input_gradient(site, part, Module::Projection, &[d_projected], Module::Attention);
+            vec![self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv)]
+        };
+        let d_norm = self.input_gradient(site, part, Module::Qkv, &d_qkv, Module::Norm1);
         let d_norm = self.leave(site, part, (Module::Norm1, way), d_norm, None);
         let d_x = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         self.module_backward_input(site, part, Module::Norm1, &[d_norm, d_middle], d_x);
@@ -54,11 +64,15 @@ impl Walk<'_> {
         ] {
             let d_sum = if self.drops() { self.inside(site, part, Flow::Deferred, add) } else { d_sum };
             self.weight_gradient(site, part, add, &[d_sum]);
+            if last == Module::Down && self.training.model.has_experts() {
+                self.experts_backward_weight(site, part);
+                continue;
+            }
             let input = match last {
                 Module::Down => self.kept(site, part, Flow::Deferred, last).or_else(|| self.kept(site, part, Flow::Saved, last)),
                 _ => None,
             };
-            let input = input.unwrap_or_else(|| self.inside(site, part, Flow::Output, Module::Attention));
+            let input = input.unwrap_or_else(|| self.attended(site, part));
             let d_last =
                 if super::shares_tokens(self.training) { self.inside(site, part, Flow::TokensGradient, last) } else { d_sum };
             self.weight_gradient(site, part, last, &[input, d_last]);
@@ -71,8 +85,16 @@ impl Walk<'_> {
     pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
         let input = self.norm_again(again(site), part, norm);
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
-        let gradient = self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first });
-        self.weight_gradient(site, part, first, &[input, gradient]);
+        let mut values = vec![input];
+        if first == Module::Qkv && super::shares_sequences(self.training) {
+            values.extend(
+                [AttentionTensor::QueryGradient, AttentionTensor::KeyValueGradient]
+                    .map(|tensor| self.attention_buffer(site, part, tensor)),
+            );
+        } else {
+            values.push(self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first }));
+        }
+        self.weight_gradient(site, part, first, &values);
         let kept = self.inside(site, part, Flow::Deferred, norm);
         self.weight_gradient(site, part, norm, &[kept]);
     }
@@ -83,7 +105,11 @@ impl Walk<'_> {
         let attended = self.half(site, part, way, x, &[Module::Norm1, Module::Qkv, Module::Attention, Module::Projection]);
         let middle = self.inside(site, part, Flow::Output, Module::Add1);
         self.module_forward(site, part, (Module::Add1, way), &[x, attended], middle);
-        let fed = self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down]);
+        let fed = if self.training.model.has_experts() {
+            self.experts_forward(site, part, way, middle)
+        } else {
+            self.half(site, part, way, middle, &[Module::Norm2, Module::Up, Module::Down])
+        };
         // Backward needs all but the layer's own output.
         if way == Way::Forward {
             let y = self.buffer(site, Flows::Activation, part.place, part);
@@ -98,6 +124,10 @@ impl Walk<'_> {
     fn half(&mut self, site: Site, part: &PartTables, way: Way, first: BufferId, modules: &[Module]) -> BufferId {
         let mut value = first;
         for &module in modules {
+            if super::shares_sequences(self.training) && matches!(module, Module::Qkv | Module::Attention) {
+                value = self.attention_by_blocks(site, part, (module, way), value);
+                continue;
+            }
             let output = self.inside(site, part, Flow::Output, module);
             self.module_forward(site, part, (module, way), &[value], output);
             value = if module.is_norm() { self.enter(site, part, (module, way), output) } else { output };
@@ -108,7 +138,7 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn module_forward(
+    pub(in crate::compile) fn module_forward(
         &mut self,
         site: Site,
         part: &PartTables,
@@ -142,16 +172,25 @@ impl Walk<'_> {
         before
     }
 
+    /// What attention made.
+    fn attended(&mut self, site: Site, part: &PartTables) -> BufferId {
+        if super::shares_sequences(self.training) {
+            self.attention_buffer(site, part, AttentionTensor::Output)
+        } else {
+            self.inside(site, part, Flow::Output, Module::Attention)
+        }
+    }
+
     /// What attention did not save, from its input.
     fn attention_again(&mut self, site: Site, part: &PartTables) {
-        let qkv = self.inside(site, part, Flow::Output, Module::Qkv);
         let Some(saved) = self.kept(site, part, Flow::Saved, Module::Attention) else { return };
+        let qkv = self.inside(site, part, Flow::Output, Module::Qkv);
         self.operands(&[qkv], &[]);
         self.run(site, self.passes(site, part.module(Module::Attention)).again, &[saved]);
     }
 
     /// A norm's output, from what it saved.
-    fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
+    pub(in crate::compile) fn norm_again(&mut self, site: Site, part: &PartTables, norm: Module) -> BufferId {
         let tables = part.module(norm);
         let saved = self.inside(site, part, Flow::Saved, norm);
         let output = self.inside(site, part, Flow::Output, norm);
@@ -199,7 +238,7 @@ impl Walk<'_> {
         self.write(site, self.passes(site, tables).backward_input, gradient, deferred);
     }
 
-    pub(super) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
+    pub(in crate::compile) fn weight_gradient(&mut self, site: Site, part: &PartTables, module: Module, values: &[BufferId]) {
         let tables = part.module(module);
         let gradients = &tables.gradients[site.home];
         if gradients.is_empty() {
@@ -209,13 +248,13 @@ impl Walk<'_> {
         self.run(site, self.passes(site, tables).backward_weight, gradients);
     }
 
-    pub(super) fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
+    pub(in crate::compile) fn operands(&mut self, values: &[BufferId], parameters: &[BufferId]) {
         self.reads.clear();
         self.reads.extend_from_slice(values);
         self.reads.extend_from_slice(parameters);
     }
 
-    pub(super) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
+    pub(in crate::compile) fn write(&mut self, site: Site, kernel: KernelId, first: BufferId, second: Option<BufferId>) {
         match second {
             Some(second) => self.run(site, kernel, &[first, second]),
             None => self.run(site, kernel, &[first]),
@@ -224,16 +263,16 @@ impl Walk<'_> {
 
     /// What a module keeps, if it keeps anything.
     pub(super) fn kept(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> Option<BufferId> {
-        let layout = self.stages.inside[&Inside { flow, module }];
+        let layout = self.stages.inside[site.kind][&Inside { flow, module }];
         (!is_nothing(self.program, layout)).then(|| self.inside(site, part, flow, module))
     }
 
-    pub(super) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
+    pub(in crate::compile) fn inside(&mut self, site: Site, part: &PartTables, flow: Flow, module: Module) -> BufferId {
         self.buffer(site, Flows::Inside(Inside { flow, module }), part.place, part)
     }
 }
 
 /// The same place, for ops that compute again.
-fn again(site: Site) -> Site {
+pub(in crate::compile) fn again(site: Site) -> Site {
     Site { origin: Origin { pass: PassName::Recompute, ..site.origin }, ..site }
 }

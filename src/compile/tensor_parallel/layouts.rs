@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 
 use crate::base::mesh::Axis;
+use crate::base::model::Part;
 use crate::base::module::Module;
 use crate::base::{BufferId, LayoutId};
-use crate::compile::stages;
+use crate::compile::{expert_parallel, stages};
 use crate::program::tables::Layout;
 use crate::program::{Flow, Inside, Program};
 use crate::scenario::Training;
 
-use super::{cuts, deferred, saved, split, tokens};
+use super::{cuts_part, deferred, own, saved, split, tokens};
 
 /// Numbers of each token that the loss needs from every rank.
 const TOLD: usize = 3;
 
-/// The layouts of what flows inside parts that are cut into modules; empty where none are.
-pub(in crate::compile) fn layouts(program: &mut Program, training: &Training) -> BTreeMap<Inside, LayoutId> {
+/// The layouts of what flows inside parts that are cut into modules, at a place among the ranks that share out experts; empty where none are.
+pub(in crate::compile) fn layouts(program: &mut Program, training: &Training, place: usize) -> BTreeMap<Inside, LayoutId> {
     let mut layouts = BTreeMap::new();
-    if cuts(training) {
-        for module in Module::ALL {
-            let all = of_module(program, training, module);
+    let parts = [Part::Embedding, Part::Block(0), Part::Head];
+    for part in parts.into_iter().filter(|&part| cuts_part(training, part)) {
+        for module in training.model.modules_of(part) {
+            let all = if module.is_of_experts() {
+                expert_parallel::layouts(program, training, place, module)
+            } else {
+                of_module(program, training, module)
+            };
             layouts.extend(all.map(|(flow, layout)| (Inside { flow, module }, layout)));
         }
     }
@@ -29,7 +35,7 @@ pub(in crate::compile) fn layouts(program: &mut Program, training: &Training) ->
 
 fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Flow, LayoutId); 6] {
     let dtype = training.precision.parameter;
-    let all = [training.batch.micro_batch_size, training.model.sequence];
+    let all = [training.batch.micro_batch_size, own(training).sequence];
     let mut tensor = |lead: &[usize], width: usize| program.layout(Layout::tensor(dtype, &[lead, &[width]].concat()));
     let (width, stream) = (split(training).width(&training.model, module), tokens(training));
     let whole = tensor(&all, width);
@@ -40,6 +46,8 @@ fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Fl
     let told_by_all = wide(&[&[training.mesh.size(Axis::Tensor)], all.as_slice()].concat());
     let (output, gradient) = match module {
         Module::Logits => (told, whole),
+        // Behind a norm each rank routes its own tokens.
+        Module::Norm2 if training.model.has_experts() => (own, own),
         // The gradient of a norm's output comes from a product, in parts of a sum.
         _ if module.is_norm() => (own, whole),
         _ if module.is_of_stream() => (own, own),

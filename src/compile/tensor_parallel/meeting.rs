@@ -19,6 +19,20 @@ pub(in crate::compile) struct Meeting {
     micro_batch: u32,
     module: Part,
     way: Way,
+    /// The kind of collective, as a number.
+    kind: usize,
+}
+
+/// Ranks that meet.
+pub(in crate::compile) struct Circle {
+    /// Who they are.
+    pub ranks: Vec<Rank>,
+    /// The name of their group.
+    pub name: String,
+    /// The stream on which they meet.
+    pub stream: &'static str,
+    /// The micro-batch, by a number that all of them know.
+    pub micro_batch: u32,
 }
 
 /// The pass in which ranks meet.
@@ -33,7 +47,7 @@ pub(in crate::compile) enum Way {
 
 impl Walk<'_> {
     /// The sum of what `module` left each rank a part of; in `to`, or where the pass puts it, with tokens shared out.
-    pub(super) fn leave(
+    pub(in crate::compile) fn leave(
         &mut self,
         site: Site,
         part: &PartTables,
@@ -41,6 +55,9 @@ impl Walk<'_> {
         value: BufferId,
         to: Option<BufferId>,
     ) -> BufferId {
+        if !self.is_shared() {
+            return value;
+        }
         if !shares_tokens(self.training) {
             self.meet(site, part, (module, way), CollectiveKind::AllReduce, (value, value));
             return value;
@@ -51,7 +68,13 @@ impl Walk<'_> {
     }
 
     /// All tokens of `value`, which belongs to `module`.
-    pub(super) fn enter(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+    pub(in crate::compile) fn enter(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        (module, way): (Module, Way),
+        value: BufferId,
+    ) -> BufferId {
         if !shares_tokens(self.training) {
             return value;
         }
@@ -60,9 +83,28 @@ impl Walk<'_> {
 
     /// What all ranks have of `value`, behind each other.
     pub(super) fn gather(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way), value: BufferId) -> BufferId {
+        if !self.is_shared() {
+            return value;
+        }
         let to = self.met(site, part, (module, way));
-        self.meet(site, part, (module, way), CollectiveKind::AllGather, (value, to));
+        self.gather_to(site, part, (module, way), (value, to));
         to
+    }
+
+    /// Whether several ranks share the tensors: those with slices of sequences may each have all of them.
+    fn is_shared(&self) -> bool {
+        self.training.mesh.size(Axis::Tensor) > 1
+    }
+
+    /// The same, put where it is wanted.
+    pub(in crate::compile) fn gather_to(
+        &mut self,
+        site: Site,
+        part: &PartTables,
+        at: (Module, Way),
+        (value, to): (BufferId, BufferId),
+    ) {
+        self.meet(site, part, at, CollectiveKind::AllGather, (value, to));
     }
 
     /// Where what the ranks have met for is put.
@@ -71,28 +113,44 @@ impl Walk<'_> {
         self.inside(site, part, flow, module)
     }
 
+    /// Meets the ranks that share tensors.
     fn meet(
         &mut self,
         site: Site,
         part: &PartTables,
-        (module, way): (Module, Way),
+        at: (Module, Way),
         kind: CollectiveKind,
         (read, written): (BufferId, BufferId),
     ) {
         let ranks = self.training.mesh.group(site.rank, Axis::Tensor);
-        let module = part.module(module).part;
-        let meeting = Meeting { first: ranks[0], micro_batch: site.global, module, way };
         let name = format!("tp{}", group_number(self.training, site.rank));
+        let circle = Circle { ranks, name, stream: "tp", micro_batch: site.global };
+        let bytes = payload(self.program, read, written);
+        self.meet_in(circle, (site, part, at), (kind, bytes), (read, written));
+    }
+
+    /// Meets the ranks of `circle`, if there are others; so many bytes are moved.
+    pub(in crate::compile) fn meet_in(
+        &mut self,
+        Circle { ranks, name, stream, micro_batch }: Circle,
+        (site, part, (module, way)): (Site, &PartTables, (Module, Way)),
+        (kind, bytes): (CollectiveKind, Bytes),
+        (read, written): (BufferId, BufferId),
+    ) {
+        if ranks.len() == 1 {
+            return;
+        }
+        let module = part.module(module).part;
+        let meeting = Meeting { first: ranks[0], micro_batch, module, way, kind: kind as usize };
         let (program, step) = (&mut *self.program, site.origin.step);
         let layout = program.buffers[read.index()].layout;
         let dtype = program.layouts[layout.index()].parts.first().map_or(self.training.precision.parameter, |part| part.dtype);
         let collective: CollectiveId = *self.meetings.entry(meeting).or_insert_with(|| {
-            let bytes = payload(program, read, written);
             let group = program.group(Group { name, ranks, fold: Fold::default() });
             let (label, padding) = (module.to_string(), Bytes::ZERO);
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
         });
-        let stream = program.communication_stream("tp");
+        let stream = program.communication_stream(stream);
         program.append((site.rank, stream), OpKind::Collective(collective), (&[read], &[written]), site.origin);
     }
 }

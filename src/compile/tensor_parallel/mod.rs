@@ -17,22 +17,39 @@ pub(super) mod sums;
 
 use crate::base::Rank;
 use crate::base::mesh::Axis;
+use crate::base::model::{Model, Part};
 use crate::base::module::{Module, Split};
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
 use crate::scenario::Training;
 
+pub(super) use layer::again;
 pub(super) use layouts::layouts;
-pub(super) use meeting::Meeting;
+pub(super) use meeting::{Circle, Meeting, Way};
 
-/// Whether the model is cut into modules.
+/// Whether the model is cut into modules: where ranks share tensors, or sequences.
 pub(super) fn cuts(training: &Training) -> bool {
-    training.mesh.size(Axis::Tensor) > 1
+    training.mesh.size(Axis::Tensor) > 1 || shares_sequences(training)
+}
+
+/// Whether ranks have slices of every sequence.
+pub(super) fn shares_sequences(training: &Training) -> bool {
+    training.mesh.size(Axis::Context) > 1
+}
+
+/// The model with a rank's tokens of each sequence.
+pub(super) fn own(training: &Training) -> Model {
+    Model { sequence: training.model.sequence / training.mesh.size(Axis::Context), ..training.model.clone() }
+}
+
+/// Whether `part` is cut into modules: where ranks share tensors, and a layer with experts.
+pub(super) fn cuts_part(training: &Training, part: Part) -> bool {
+    cuts(training) || (training.model.has_experts() && matches!(part, Part::Block(_)))
 }
 
 /// Whether the ranks that share tensors each keep their own tokens of the residual stream.
 pub(super) fn shares_tokens(training: &Training) -> bool {
-    cuts(training) && training.tensor_parallel.sequence_parallel
+    training.mesh.size(Axis::Tensor) > 1 && training.tensor_parallel.sequence_parallel
 }
 
 /// Into how many stretches of tokens the residual stream is cut.
@@ -43,7 +60,8 @@ pub(super) fn stretches(training: &Training) -> u64 {
 /// The number of the group of ranks that share tensors with `rank`: by stage, then by replica, those that are folded each for itself.
 fn group_number(training: &Training, rank: Rank) -> usize {
     let mesh = &training.mesh;
-    mesh.coordinate(rank, Axis::Pipeline) * training.data_ranks() + mesh.coordinate(rank, Axis::Data)
+    let replica = mesh.coordinate(rank, Axis::Data) * mesh.size(Axis::Context) + mesh.coordinate(rank, Axis::Context);
+    mesh.coordinate(rank, Axis::Pipeline) * training.data_ranks() + replica
 }
 
 /// Any of the ranks that share tensors: their widths are the same.
@@ -53,7 +71,7 @@ fn split(training: &Training) -> Split {
 
 /// The shape of the residual stream on a rank, without its columns.
 pub(super) fn tokens(training: &Training) -> Vec<usize> {
-    let [size, sequence] = [training.batch.micro_batch_size, training.model.sequence];
+    let [size, sequence] = [training.batch.micro_batch_size, own(training).sequence];
     if shares_tokens(training) { vec![size * sequence / split(training).ranks] } else { vec![size, sequence] }
 }
 
@@ -63,7 +81,11 @@ pub(super) fn saved(training: &Training, module: Module) -> Vec<SavedTensor> {
         SavedTensors::Lab => saved::module_saved,
         SavedTensors::Megatron => saved::module_saved_by_megatron,
     };
-    saved(&training.model, training.batch.micro_batch_size, split(training).ranks, &tokens(training), module)
+    if module == Module::Attention && shares_sequences(training) {
+        // By blocks it makes its probabilities again.
+        return Vec::new();
+    }
+    saved(&own(training), training.batch.micro_batch_size, split(training).ranks, &tokens(training), module)
 }
 
 /// What a module's I leaves for its W.
@@ -73,5 +95,5 @@ pub(super) fn deferred(training: &Training, module: Module) -> Vec<SavedTensor> 
         return Vec::new();
     }
     let (ranks, tokens) = (split(training).ranks, tokens(training));
-    saved::module_deferred(&training.model, training.batch.micro_batch_size, ranks, &tokens, module)
+    saved::module_deferred(&own(training), training.batch.micro_batch_size, ranks, &tokens, module)
 }

@@ -20,7 +20,7 @@ pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
     if bug == Some(AttentionBug::Bf16Blocks) {
         block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
     }
-    let state = match operands.so_far(AttentionTensor::State) {
+    let state = match operands.so_far(AttentionTensor::State)? {
         Some(tensors) => flash::merge(&state(&tensors)?, &block, rule(bug))?,
         None => block,
     };
@@ -47,7 +47,7 @@ pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
         _ => (output.clone(), lse.clone()),
     };
     let outcome = Outcome { output: &output, lse: &lse, gradient: &gradient };
-    let (dq, dkv) = (operands.so_far(AttentionTensor::QueryGradient), operands.so_far(AttentionTensor::KeyValueGradient));
+    let (dq, dkv) = (operands.so_far(AttentionTensor::QueryGradient)?, operands.so_far(AttentionTensor::KeyValueGradient)?);
     let dkv = dkv.as_deref().and_then(<[Tensor]>::first).map(pair).transpose()?;
     let [dk, dv] = dkv.as_ref().map_or([None; 2], |[dk, dv]| [Some(dk), Some(dv)]);
     let earlier = [dq.as_deref().and_then(<[Tensor]>::first), dk, dv];
@@ -68,22 +68,20 @@ fn rule(bug: Option<AttentionBug>) -> MergeRule {
 
 impl Operands<'_> {
     /// What `tensor` is so far; `None` if the op does not read it, or it was not written yet.
-    fn so_far(&self, tensor: AttentionTensor) -> Option<Vec<Tensor>> {
-        let is_it = |name: Name| matches!(name, Name::Attention(of, _) | Name::Heads(of, _) if of == tensor);
+    fn so_far(&self, tensor: AttentionTensor) -> Result<Option<Vec<Tensor>>> {
+        let is_it = |name: Name| name.attention(1).is_some_and(|(of, _)| of == tensor);
         let read = self.op.reads.iter().find(|buffer| is_it(self.program.buffers[buffer.index()].name));
-        match read.map(|&buffer| self.value(buffer)) {
-            None | Some(Value::Zeros) => None,
-            Some(Value::Cpu(tensors)) => Some(tensors.to_vec()),
+        match read {
+            Some(&buffer) if !matches!(self.value(buffer), Value::Zeros) => self.tensors(buffer).map(Some),
+            _ => Ok(None),
         }
     }
 
     /// The slice that the `place`-th read belongs to.
     fn slice(&self, place: usize, tensor: AttentionTensor, attention: &Attention) -> Result<usize> {
         let name = self.op.reads.get(place).map(|buffer| self.program.buffers[buffer.index()].name);
-        match name {
-            Some(Name::Attention(of, slice) | Name::Heads(of, slice)) if of == tensor && (slice as usize) < attention.slices => {
-                Ok(slice as usize)
-            }
+        match name.and_then(|name| name.attention(attention.slices)) {
+            Some((of, slice)) if of == tensor && slice < attention.slices => Ok(slice),
             _ => bail!("read {place} is no {tensor} of one of {} slices", attention.slices),
         }
     }
@@ -110,11 +108,29 @@ impl Visible {
     }
 }
 
-fn layer(program: &Program) -> Result<&Attention> {
+pub(super) fn layer(program: &Program) -> Result<&Attention> {
     match &program.setting.attention {
         Some(attention) => Ok(attention),
         None => bail!("a kernel of attention in a program without an attention layer"),
     }
+}
+
+/// q `[b,t,n,d]`, and k and v as one `[2,b,t,kv,d]`, of what a layer made side by side `[b,t,(n + 2 kv) d]`.
+pub(super) fn cut_heads(attention: &Attention, qkv: &Tensor) -> Result<[Tensor; 2]> {
+    let Attention { batch, heads, kv_heads, head_size, .. } = *attention;
+    let part = |first: usize, heads: usize| {
+        let part = qkv.narrow(2, first * head_size, heads * head_size)?.contiguous()?;
+        part.reshape((batch, attention.tokens(), heads, head_size))
+    };
+    let (k, v) = (part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?);
+    Ok([part(0, heads)?, Tensor::stack(&[k, v], 0)?])
+}
+
+/// The same back.
+pub(super) fn join_heads(attention: &Attention, q: &Tensor, kv: &Tensor) -> Result<Tensor> {
+    let [k, v] = pair(kv)?;
+    let rows = |tensor: &Tensor| tensor.reshape((attention.batch, attention.tokens(), ()));
+    Tensor::cat(&[rows(q)?, rows(&k)?, rows(&v)?], 2)?.contiguous()
 }
 
 /// k and v of what travels as one.

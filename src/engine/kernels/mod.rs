@@ -4,6 +4,7 @@ mod attention;
 pub mod cpu;
 mod experts;
 mod initial;
+mod mixture;
 mod module;
 mod precision;
 mod random;
@@ -80,10 +81,13 @@ pub fn join(program: &Program, unit: &Unit, shards: &[&Value]) -> Result<Vec<Val
 /// If it is too short.
 pub fn unpack(program: &Program, flat: &Tensor, mut start: usize, buffers: &[BufferId]) -> Result<Vec<Value>> {
     let mut cut = |buffer: &BufferId| {
-        let part = &program.layouts[program.buffers[buffer.index()].layout.index()].parts[0];
-        let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?;
-        start += part.elements();
-        Ok(one(piece))
+        let cut = |part: &TensorPart| {
+            let piece = flat.narrow(0, start, part.elements())?.reshape(part.dims.as_slice())?;
+            start += part.elements();
+            Ok(piece)
+        };
+        let parts = &program.layouts[program.buffers[buffer.index()].layout.index()].parts;
+        Ok(Value::Cpu(parts.iter().map(cut).collect::<Result<Vec<_>>>()?.into()))
     };
     buffers.iter().map(&mut cut).collect()
 }
@@ -173,7 +177,7 @@ impl<'a> Operands<'a> {
             Kernel::Recompute(part) => self.recompute(part),
             Kernel::RecomputeAttention(part) => self.recompute_attention(part),
             Kernel::ZeroGradients => Ok(vec![Value::Zeros; self.op.writes.len()]),
-            Kernel::Accumulate => self.accumulate(),
+            Kernel::Accumulate | Kernel::AddGradients => self.accumulate(),
             Kernel::Average(_) | Kernel::AverageShard => self.average(),
             Kernel::Optimizer(_) | Kernel::OptimizerShard => self.optimizer(),
             Kernel::Stash(_) => Ok(self.op.reads.iter().map(|&parameter| self.value(parameter).clone()).collect()),
@@ -211,7 +215,12 @@ impl<'a> Operands<'a> {
         let name = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
         let piece = self.op.writes.iter().chain(self.op.reads).find_map(name).unwrap_or(0);
         let of = setting.segments.max(1);
-        let segment = Segment { place: (piece % of) as usize, of: of as usize };
+        let segment = if setting.context.ranks > 1 {
+            // A slice of every sequence is as long as a segment; which tokens it has is told by their positions.
+            Segment { place: 0, of: setting.context.ranks }
+        } else {
+            Segment { place: (piece % of) as usize, of: of as usize }
+        };
         let (size, weight) = setting.size_and_weight(piece / of);
         Piece { micro_batch: piece / of, segment, size, weight }
     }
@@ -256,6 +265,11 @@ impl<'a> Operands<'a> {
         let (dims, setting, Piece { micro_batch, .. }) = (self.dims()?, self.setting(), self.piece());
         let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
         let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
+        if let Some(attention) = setting.attention {
+            let positions = attention.positions(setting.context.split(self.op.rank).place);
+            let positions = Tensor::new(positions.as_slice(), &Device::Cpu)?;
+            return Ok(vec![one(ids.index_select(&positions, 1)?.contiguous()?)]);
+        }
         let (first, own) = (dims.segment.before(&dims.model), dims.segment.tokens(&dims.model));
         Ok(vec![one(if dims.segment.of == 1 { ids } else { ids.narrow(1, first, own)?.contiguous()? })])
     }

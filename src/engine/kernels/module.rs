@@ -1,21 +1,55 @@
 //! Modules of a layer: the operands of their ops, and the slices of parameters that they work with.
 
+use std::ops::Range;
+
 use candle_core::{DType, Result, Tensor, bail};
 
 use super::cpu::module::Cut;
-use super::{Operands, cpu, one, tensors};
+use super::{Operands, attention, cpu, one, tensors};
 use crate::base::model::Parameter;
 use crate::base::module::{Module, Slice};
+use crate::base::{AttentionTensor, BufferId};
 use crate::engine::value::Value;
 use crate::program::{Layout, Program};
 
 impl Operands<'_> {
     /// Output, and what it saves as far as the op has a place for it.
     pub(super) fn module_forward(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_forward(module);
+        }
         let dims = self.dims()?;
-        let results = self.cut(&dims, module).forward(&self.rest(0)?)?;
+        let results = self.cut(&dims, module).forward(&self.flowing(&dims, 0..self.op.reads.len())?)?;
         let (output, saved) = if module == Module::Loss { self.weighed(results)? } else { results };
+        if let Some(AttentionTensor::Query) = self.attention_tensor(self.op.writes[0]) {
+            let [q, kv] = attention::cut_heads(attention::layer(self.program)?, &output)?;
+            return Ok(vec![one(q), one(kv)]);
+        }
         Ok(vec![one(output), Value::Cpu(saved.into())])
+    }
+
+    /// The tensor of attention that a buffer is, where ranks have slices of every sequence.
+    fn attention_tensor(&self, buffer: BufferId) -> Option<AttentionTensor> {
+        Some(self.program.buffers[buffer.index()].name.attention(1)?.0)
+    }
+
+    /// The tensors of these reads, as modules know them: attention's in rows of tokens.
+    fn flowing(&self, dims: &cpu::Dims, reads: Range<usize>) -> Result<Vec<Tensor>> {
+        let mut values = Vec::with_capacity(reads.len());
+        for place in reads {
+            match self.attention_tensor(self.op.reads[place]) {
+                None => values.extend(self.bundle(place)?),
+                Some(AttentionTensor::QueryGradient) => {
+                    let joined =
+                        attention::join_heads(attention::layer(self.program)?, &self.tensor(place)?, &self.tensor(place + 1)?)?;
+                    values.push(self.cut(dims, Module::Qkv).turned_back(&joined)?);
+                }
+                // It stands beside the gradient of the queries.
+                Some(AttentionTensor::KeyValueGradient) => {}
+                Some(_) => values.push(self.bundle(place)?[0].flatten(2, 3)?),
+            }
+        }
+        Ok(values)
     }
 
     /// The same once more; an op that writes one value makes a norm's output from what it saved, or saves what attention or a sum
@@ -33,6 +67,9 @@ impl Operands<'_> {
 
     /// The gradient of the input, and what W needs of it. What forward saved stands behind the values, before the parameters.
     pub(super) fn module_backward_input(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_input(module);
+        }
         let dims = self.dims()?;
         let place = match module {
             Module::Norm1 | Module::Norm2 => Some(2),
@@ -42,16 +79,26 @@ impl Operands<'_> {
             _ => None,
         };
         let saved = place.map_or(Ok(Vec::new()), |place| self.bundle(place))?;
-        let operands = (0..self.op.reads.len()).filter(|&read| Some(read) != place).map(|read| self.tensor(read));
-        let (gradient, deferred) = self.cut(&dims, module).backward_input(&operands.collect::<Result<Vec<_>>>()?, &saved)?;
+        let reads = self.op.reads.len();
+        let behind = place.map_or(reads, |place| place + 1);
+        let before = self.flowing(&dims, 0..place.unwrap_or(reads))?;
+        let operands = [before, self.flowing(&dims, behind..reads)?].concat();
+        let (gradient, deferred) = self.cut(&dims, module).backward_input(&operands, &saved)?;
+        let gradient = match self.attention_tensor(self.op.writes[0]) {
+            Some(_) => gradient.reshape(self.layout(self.op.writes[0]).parts[0].dims.as_slice())?,
+            None => gradient,
+        };
         Ok(vec![one(gradient), Value::Cpu(deferred.into())])
     }
 
     /// The gradients of the parameters, added to those so far, which stand behind the values.
     pub(super) fn module_backward_weight(&self, module: Module) -> Result<Vec<Value>> {
+        if module.is_of_experts() {
+            return self.experts_backward_weight(module);
+        }
         let dims = self.dims()?;
         let values = self.op.reads.len().saturating_sub(self.op.writes.len());
-        let operands = (0..values).map(|read| self.bundle(read)).collect::<Result<Vec<_>>>()?.concat();
+        let operands = self.flowing(&dims, 0..values)?;
         let gradients = self.cut(&dims, module).backward_weight(&operands, self.earlier(values)?.as_deref())?;
         Ok(gradients.into_iter().map(one).collect())
     }
@@ -59,7 +106,8 @@ impl Operands<'_> {
     fn cut<'d>(&self, dims: &'d cpu::Dims, module: Module) -> Cut<'d> {
         let setting = self.setting();
         let (split, bias_before_sum) = (setting.tensor.split(self.op.rank), setting.bias_before_sum);
-        Cut { dims, split, module, bias_before_sum, draw: self.draw_of(module) }
+        let slice = setting.attention.map(|attention| (attention, setting.context.split(self.op.rank).place));
+        Cut { dims, split, module, bias_before_sum, draw: self.draw_of(module), slice }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Shards and buckets: tensors flat behind each other, pieces of that, and gradients that are added up.
 
-use candle_core::{Result, bail};
+use candle_core::{Result, Tensor, bail};
 
 use super::{Operands, Value, add, pack, unpack};
 use crate::program::Name;
@@ -8,11 +8,16 @@ use crate::program::Name;
 impl Operands<'_> {
     pub(super) fn flatten(&self) -> Result<Vec<Value>> {
         let elements = self.op.writes.iter().map(|&buffer| self.layout(buffer).parts[0].elements()).sum();
-        unpack(self.program, &pack(&self.rest(0)?, elements)?, 0, self.op.writes)
+        unpack(self.program, &pack(&self.all()?, elements)?, 0, self.op.writes)
     }
 
     pub(super) fn unflatten(&self) -> Result<Vec<Value>> {
-        unpack(self.program, &pack(&self.rest(0)?, 0)?, 0, self.op.writes)
+        unpack(self.program, &pack(&self.all()?, 0)?, 0, self.op.writes)
+    }
+
+    /// The tensors of all reads.
+    fn all(&self) -> Result<Vec<Tensor>> {
+        Ok(self.op.reads.iter().map(|&buffer| self.tensors(buffer)).collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Writes the shard that the result's name tells.

@@ -6,6 +6,7 @@ use crate::base::units::short_number;
 use crate::base::words::grouped;
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::metrics::{Metrics, RankMetrics};
+use crate::observe::mixture::Mixture;
 use crate::observe::report::{Diagnosis, Given, Repair, SilentSwap, Tokens, Verdict, VerdictKind};
 use crate::observe::routes::Routes;
 use crate::observe::volume::{self, Flops, Utilization};
@@ -30,6 +31,9 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     lines.extend(volume(run, metrics));
     lines.extend(utilization(run, metrics, given));
     lines.extend(tokens(given));
+    if run.program.setting.experts.is_none() {
+        lines.extend(Mixture::of(run.program, &given.auxiliary).map(|experts| ("experts", experts.words())));
+    }
     lines.extend(Routes::of(run.program).map(|routes| ("experts", routes.words(metrics, run.program))));
     if !given.loss.is_empty() {
         let loss = given.loss.iter().map(|loss| format!("{loss:.4}")).collect::<Vec<_>>().join("  ");

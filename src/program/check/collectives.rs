@@ -1,8 +1,8 @@
 //! Do members agree? Every member of a group issues one op of each of its collectives, with operands like the others'.
 
 use super::{Finding, FindingKind, Named};
-use crate::base::{BufferId, CollectiveId, OpId, Rank};
-use crate::program::exchange::unequal_place;
+use crate::base::{BufferId, CollectiveId, Dtype, OpId, Rank};
+use crate::program::exchange::{pieces, unequal_place};
 use crate::program::partners::Partners;
 use crate::program::tables::Program;
 
@@ -72,10 +72,13 @@ fn is_member(program: &Program, collective: CollectiveId, next: usize, rank: Ran
 fn unequal(program: &Program, collective: CollectiveId, members: &[OpId]) -> Option<Finding> {
     let place = |op: OpId| unequal_place(program, collective, op);
     let pairs = members.iter().flat_map(|&sender| members.iter().map(move |&receiver| (sender, receiver)));
-    let layout = |buffer: BufferId| program.buffers[buffer.index()].layout;
+    let shapes = |operands: &[BufferId], place: usize| -> Vec<(Dtype, &[usize])> {
+        let piece = pieces(program, operands, members.len()).into_iter().nth(place).unwrap_or_default();
+        piece.into_iter().map(|part| (part.dtype, part.dims.as_slice())).collect()
+    };
     let mut differing = pairs.filter(|&(sender, receiver)| {
         let (Some(from), Some(to)) = (place(sender), place(receiver)) else { return false };
-        layout(program.reads(sender)[to]) != layout(program.writes(receiver)[from])
+        shapes(program.reads(sender), to) != shapes(program.writes(receiver), from)
     });
     let (sender, receiver) = differing.next()?;
     Some(Finding {

@@ -5,6 +5,7 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::mixture::Mixture;
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
@@ -109,6 +110,18 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
         allowed: "a whole number from 1 to 65536",
     },
+    Field {
+        name: "context",
+        show: |setting| (setting.context.ranks > 1).then(|| setting.context.ranks.to_string()),
+        read: |setting, text| some_ranks(text).map(|ranks| setting.context.ranks = ranks),
+        allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "context-stride",
+        show: |setting| (setting.context.stride > 1).then(|| setting.context.stride.to_string()),
+        read: |setting, text| some_ranks(text).map(|stride| setting.context.stride = stride),
+        allowed: "a whole number from 1 to 65536",
+    },
     flag_field!("same-seed", same_seed),
     flag_field!("bias-before-sum", bias_before_sum),
     Field {
@@ -183,7 +196,22 @@ pub(super) const MODEL: &[Field<Model>] = &[
     real_field!("dropout", dropout),
 ];
 
+pub(super) const MIXTURE: &[Field<Mixture>] = &[
+    size_field!("count", count),
+    size_field!("top-k", top_k),
+    real_field!("capacity-factor", capacity_factor),
+    real_field!("auxiliary", auxiliary),
+    size_field!("groups", groups),
+    Field {
+        name: "popularity",
+        show: |experts| Some(experts.popularity.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        read: |experts, text| text.split(',').map(whole).collect::<Option<_>>().map(|shares| experts.popularity = shares),
+        allowed: "whole numbers between commas, one for each expert",
+    },
+];
+
 pub(super) const ATTENTION: &[Field<Attention>] = &[
+    size_field!("batch", batch),
     size_field!("sequence", sequence),
     size_field!("heads", heads),
     size_field!("kv-heads", kv_heads),
@@ -300,10 +328,16 @@ pub(super) const NO_MODEL: Model = Model {
     fused_qkv: true,
     tied: false,
     dropout: 0.0,
+    experts: None,
 };
+
+/// The experts of a model that a text starts from: their fields are all read.
+pub(super) const NO_MIXTURE: Mixture =
+    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, groups: 0, popularity: Vec::new() };
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {
+    batch: 0,
     sequence: 0,
     heads: 0,
     kv_heads: 0,

@@ -3,7 +3,8 @@
 use std::fmt::{self, Formatter, Write};
 
 use super::fields::{
-    self, ATTENTION, COLLECTIVE, EXPERTS, KERNEL, MODEL, NO_ATTENTION, NO_EXPERTS, NO_MODEL, OPTIMIZER, SETTING,
+    self, ATTENTION, COLLECTIVE, EXPERTS, KERNEL, MIXTURE, MODEL, NO_ATTENTION, NO_EXPERTS, NO_MIXTURE, NO_MODEL, OPTIMIZER,
+    SETTING,
 };
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
@@ -43,6 +44,10 @@ fn print_setting(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
     if let Some(model) = &program.setting.model {
         write!(f, "\n  model")?;
         fields::print(f, model, MODEL)?;
+        if let Some(experts) = &model.experts {
+            write!(f, "\n  mixture")?;
+            fields::print(f, experts, MIXTURE)?;
+        }
     }
     if let Some(attention) = &program.setting.attention {
         write!(f, "\n  attention")?;
@@ -57,9 +62,19 @@ fn print_setting(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 
 fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
     let setting = &mut program.setting;
-    match words.one_of("setting", &["run", "optimizer", "model", "attention", "experts"])? {
+    match words.one_of("setting", &["run", "optimizer", "model", "mixture", "attention", "experts"])? {
         "run" => fields::read(words, setting, SETTING, false),
         "optimizer" => fields::read(words, &mut setting.optimizer, OPTIMIZER, false),
+        "mixture" => {
+            let mut experts = NO_MIXTURE;
+            fields::read(words, &mut experts, MIXTURE, true)?;
+            let Some(model) = &mut setting.model else { return Err(Problem::new("mixture", "stands behind its model")) };
+            if let Some(flaw) = experts.flaw() {
+                return Err(Problem::new(flaw, "does not hold"));
+            }
+            model.experts = Some(experts);
+            Ok(())
+        }
         "attention" => {
             let mut attention = NO_ATTENTION;
             fields::read(words, &mut attention, ATTENTION, true)?;

@@ -171,15 +171,20 @@ pub fn message(model: &Model, pen: &mut Pen<'_>) {
     if ending && is_asked(model) {
         pen.say(1, 0, &pen.cut("the numbers of this run come with the answer: Enter", room), Role::Quiet);
     } else if ending {
-        // What does not fit goes whole: half a number is none.
-        let mut parts = facts::ending(&model.run.data);
-        while parts.len() > 1 && width_of(&parts.join(", ")) > room {
-            parts.pop();
-        }
-        pen.say(1, 0, &pen.cut(&parts.join(", "), room), Role::Quiet);
+        pen.say(1, 0, &whole_parts(&facts::sentence(&model.run.data), room, pen), Role::Quiet);
     } else {
-        pen.say(1, 0, &pen.cut(&model.message, room), Role::Text);
+        pen.say(1, 0, &whole_parts(&model.message, room, pen), Role::Text);
     }
+}
+
+/// As many parts of a sentence as fit: what does not goes whole, as half a number is none.
+fn whole_parts(sentence: &str, room: u16, pen: &Pen<'_>) -> String {
+    let mut shown = sentence;
+    while width_of(shown) > room {
+        let Some(end) = shown.rfind(", ") else { return pen.cut(shown, room) };
+        shown = &shown[..end];
+    }
+    shown.to_owned()
 }
 
 /// The keys that fit, those of the focused pane first.

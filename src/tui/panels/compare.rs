@@ -148,7 +148,10 @@ pub fn differences(model: &Model, pen: &mut Pen<'_>) {
         .knobs
         .iter()
         .map(|(path, a, b)| Line { role: Role::Strong, cells: vec![path.clone(), a.clone(), b.clone(), String::new()] });
-    let lines: Vec<Line> = knobs.chain(numbers).chain(said).collect();
+    let mut lines: Vec<Line> = knobs.chain(said).chain(numbers).collect();
+    // What is the same in both stands last.
+    lines.sort_by_key(|line| line.role == Role::Quiet);
+    lines.drain(..model.scroll[model.view as usize].min(lines.len()));
     let heads = [words(""), right("A"), right("B"), right("B-A")];
     let y = table(pen, 0, &heads, &lines);
     let mut y = y + u16::from(y + 3 < pen.height());

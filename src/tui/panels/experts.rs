@@ -1,7 +1,7 @@
 //! A mixture of experts: how many tokens of which rank go to which expert, who has most to do, and where the tokens of one rank go.
 
-use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, right, table};
-use crate::base::units::short_number;
+use super::facts::percent;
+use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, ratio, right, table};
 use crate::base::{Bytes, CollectiveId};
 use crate::observe::blocks::Stage;
 use crate::observe::routes::{Routes, Way};
@@ -246,13 +246,8 @@ pub fn numbers(routes: &Routes, data: &RunData) -> Vec<String> {
     }
     if routes.routing.dropped() > 0 {
         let all = routes.routing.chosen.len();
-        #[expect(clippy::cast_precision_loss, reason = "a share of tokens")]
-        let share = 100.0 * routes.routing.dropped() as f64 / all as f64;
-        lines.push(format!(
-            "{} of {all} choices find no room: {} %",
-            routes.routing.dropped(),
-            short_number((share * 10.0).round() / 10.0)
-        ));
+        let dropped = routes.routing.dropped();
+        lines.push(format!("{dropped} of {all} choices find no room: {}", percent(ratio(dropped as u64, all as u64))));
     }
     lines
 }

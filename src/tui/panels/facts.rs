@@ -65,6 +65,9 @@ fn judgement(data: &RunData) -> String {
     match (&data.record.trace.outcome, data.report.verdict.kind) {
         (Outcome::Deadlocked(_), _) => "DEADLOCK".to_owned(),
         (Outcome::OutOfMemory { rank, .. }, _) => format!("OUT OF MEMORY on {rank}"),
+        (Outcome::Completed, VerdictKind::Equal) if data.report.verdict.delayed_weights => {
+            "= one device of old weights".to_owned()
+        }
         (Outcome::Completed, VerdictKind::Equal) => "= one device".to_owned(),
         (Outcome::Completed, VerdictKind::ExpectedDrift) => "~ one device".to_owned(),
         (Outcome::Completed, VerdictKind::Wrong) => "WRONG NUMBERS".to_owned(),
@@ -96,7 +99,7 @@ fn verdict(data: &RunData) -> String {
         (Outcome::Completed, VerdictKind::Wrong) if verdict.looks.is_some() => verdict.looks.clone().unwrap_or_default(),
         (Outcome::Completed, VerdictKind::Wrong) => match &verdict.first_difference {
             Some(first) => {
-                format!("wrong: {} differs first, at r{} `{}` in step {}", first.tensor, first.rank, first.op, first.step)
+                format!("wrong: at r{} `{}` in step {}, {} differs first", first.rank, first.op, first.step, first.tensor)
             }
             None => "wrong numbers".to_owned(),
         },

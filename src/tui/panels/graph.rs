@@ -112,7 +112,7 @@ fn doing(at: &At, edge: &WaitEdge) -> String {
         Doing::Computing => format!("runs {}", crate::observe::kind::label(at.run, stand.op)),
         Doing::Moving => format!("moves {}", crate::observe::kind::label(at.run, stand.op)),
         Doing::Ready => "starts now".to_owned(),
-        Doing::Blocked(_) => "see above".to_owned(),
+        Doing::Blocked(_) => "blocked, too".to_owned(),
     }
 }
 

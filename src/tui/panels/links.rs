@@ -81,7 +81,8 @@ pub fn wires(data: &RunData, at: &At, focus: Rank) -> Wires {
 /// How many rows there are to choose from: wires, or the queries of a layer of attention.
 #[must_use]
 pub fn rows(data: &RunData, at: &At, focus: Rank) -> usize {
-    let queries = data.program().setting.attention.map_or(0, |attention| attention.tokens());
+    let is_layer = data.prepared.blocks.is_some();
+    let queries = data.program().setting.attention.filter(|_| is_layer).map_or(0, |attention| attention.tokens());
     let tokens = data.prepared.routes.as_ref().map_or(0, experts::rows);
     wires(data, at, focus).all.len().max(queries).max(tokens)
 }

@@ -56,7 +56,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 /// What a full bar or column means.
 struct Scale {
     whole: Bytes,
-    /// The device's memory, if it is the whole.
+    /// Whether what the device has lies within it.
     is_limit: bool,
     unit: (u64, &'static str),
 }
@@ -94,7 +94,8 @@ impl Scale {
 fn bars_title(data: &RunData, view: &PanelView<'_>, scale: &Scale) -> String {
     let time = data.lanes.clock.show(view.position.time);
     let limit = match data.prepared.asked.limit {
-        Some(limit) if scale.is_limit => format!("full bar = the device's {limit}"),
+        Some(limit) if scale.whole == limit => format!("full bar = the device's {limit}"),
+        Some(limit) if scale.is_limit => format!("full bar = {}; device has {limit}", scale.whole),
         Some(limit) => format!("full bar = peak {}; device has {limit}", scale.whole),
         None => format!("full bar = peak {}", scale.whole),
     };
@@ -197,7 +198,8 @@ fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<
     let place = |time: u64| account.samples.partition_point(|sample| sample.time.0 <= time).saturating_sub(1);
     for column in 0..width {
         let (from, to) = (window.edge(column).tick, window.edge(column + 1).ceiling());
-        if from >= data.lanes.end.0 {
+        // What does not even fit at the start is shown, too.
+        if from >= data.lanes.end.0.max(1) {
             break;
         }
         let last = place(to.saturating_sub(1)).max(place(from));
@@ -239,7 +241,9 @@ fn axes(data: &RunData, view: &PanelView<'_>, scale: &Scale, window: &Window, (l
         pen.put(left - 1, row, pen.tier.bar(), pen.theme.style(Role::Frame));
     }
     if scale.is_limit {
-        pen.say(left + 1, 0, "- - what the device has - -", Role::Quiet);
+        let limit = data.prepared.asked.limit.unwrap_or(scale.whole);
+        let row = rows - scale.place(limit, rows).clamp(1, rows);
+        pen.say(left + 1, row, "- - what the device has - -", Role::Quiet);
     }
     let width = pen.width().saturating_sub(left);
     for column in 0..width {

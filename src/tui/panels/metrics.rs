@@ -134,6 +134,14 @@ fn bytes(value: f64) -> String {
 /// A part of a rank's time.
 type Part = fn(&RankMetrics) -> Ticks;
 
+/// A count of each rank while there is room for all, else the largest; `None` if nothing is counted.
+fn per_rank(ranks: &[RankMetrics], of: fn(&RankMetrics) -> u32) -> Option<String> {
+    const MOST: usize = 8;
+    let most = ranks.iter().map(of).max().filter(|&most| most > 0)?;
+    let all = || ranks.iter().map(|rank| of(rank).to_string()).collect::<Vec<_>>().join(" ");
+    Some(if ranks.len() > MOST || ranks.iter().all(|rank| of(rank) == most) { most.to_string() } else { all() })
+}
+
 /// The numbers that nothing else on a narrow screen shows: the run's, and the formula's behind it.
 fn brief(numbers: &[Line]) -> String {
     let elsewhere = |name: &str| ["  ", "first step", "bubble, of"].iter().any(|begins| name.starts_with(begins));
@@ -190,8 +198,11 @@ fn numbers(data: &RunData) -> Vec<Line> {
     if let Some(rank) = fullest {
         add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
     }
-    if let Some(most) = metrics.ranks.iter().map(|rank| rank.peak_in_flight).max().filter(|&most| most > 0) {
-        add("peak in flight", most.to_string(), none());
+    let to_input = per_rank(&metrics.ranks, |rank| rank.peak_in_flight);
+    let is_longer = metrics.ranks.iter().any(|rank| rank.peak_in_flight_to_weight > rank.peak_in_flight);
+    let to_weight = per_rank(&metrics.ranks, |rank| rank.peak_in_flight_to_weight).filter(|_| is_longer);
+    for (name, peaks) in [("peak in flight", to_input), ("in flight to W", to_weight)] {
+        peaks.into_iter().for_each(|peaks| add(name, peaks, none()));
     }
     let utilization = [
         ("MFU, modelled", data.report.mfu, "the model's FLOPs, of the devices' peak"),
@@ -208,7 +219,7 @@ fn numbers(data: &RunData) -> Vec<Line> {
     lines
 }
 
-/// Below the gaps: critical path, losses, verdict; on narrow screens the headline numbers, the `others` among them.
+/// Below the gaps: losses, verdict, critical path; on narrow screens the headline numbers, the `others` last.
 fn closing(data: &RunData, y: u16, others: &str, wide: bool, pen: &mut Pen<'_>) {
     let clock = data.clock();
     let mut y = y + u16::from(wide);
@@ -219,7 +230,17 @@ fn closing(data: &RunData, y: u16, others: &str, wide: bool, pen: &mut Pen<'_>) 
         let formula =
             formula.map_or_else(String::new, |formula| format!("; formula {} = {}", formula.text, facts::percent(formula.value)));
         y = fact(pen, y, "bubble", &format!("run {fraction} of all time{work}{formula}"));
-        y = fact(pen, y, "numbers", others);
+    }
+    if !data.report.loss.is_empty() {
+        let losses: Vec<String> = data.report.loss.iter().take(12).map(|loss| format!("{loss:.4}")).collect();
+        y = fact(pen, y, "loss", &losses.join(" "));
+    }
+    if let Some(experts) = data.report.experts.as_ref().filter(|_| data.program().setting.model.is_some()) {
+        y = fact(pen, y, "experts", &experts.words());
+    }
+    y = fact(pen, y, "verdict", &verdict(data));
+    for one in &data.report.diagnosis {
+        y = fact(pen, y, "diagnosis", &format!("r{}: {}", one.rank, one.cause));
     }
     let critical = &data.critical;
     let lengths = format!(
@@ -229,17 +250,12 @@ fn closing(data: &RunData, y: u16, others: &str, wide: bool, pen: &mut Pen<'_>) 
         clock.show(critical.communicating)
     );
     y = fact(pen, y, "critical", &lengths);
+    if !wide {
+        y = fact(pen, y, "numbers", others);
+    }
     let room = usize::from(pen.width()) * if wide { 2 } else { 1 };
     if wide && !data.report.critical_path.is_empty() {
-        y = fact(pen, y, "", &cut(&data.report.critical_path, room));
-    }
-    if !data.report.loss.is_empty() {
-        let losses: Vec<String> = data.report.loss.iter().take(12).map(|loss| format!("{loss:.4}")).collect();
-        y = fact(pen, y, "loss", &losses.join(" "));
-    }
-    y = fact(pen, y, "verdict", &verdict(data));
-    for one in &data.report.diagnosis {
-        y = fact(pen, y, "diagnosis", &format!("r{}: {}", one.rank, one.cause));
+        fact(pen, y, "", &cut(&data.report.critical_path, room));
     }
 }
 

@@ -27,12 +27,14 @@ pub fn draw(data: &RunData, at: &At, view: &PanelView<'_>, y: u16, pen: &mut Pen
     }
 }
 
-/// The operands of the op at which the rank stands, then the latest that it holds.
+/// The operands of the op at which the rank stands, its parameters behind what flows; then the latest that it holds.
 fn wanted(at: &At, rank: Rank, held: &[BufferId]) -> Vec<BufferId> {
     let stand = at.stand(rank);
     let mut wanted: Vec<BufferId> = Vec::new();
     let operands = stand.map(|stand| at.run.program.op(stand.op)).into_iter().flat_map(|op| op.reads.iter().chain(op.writes));
-    for &buffer in operands.chain(held.iter().rev()) {
+    let is_state = |buffer: &&BufferId| parameter(at.run.program, at.run.program.buffers[buffer.index()].name).is_some();
+    let (state, flows): (Vec<&BufferId>, Vec<&BufferId>) = operands.partition(is_state);
+    for &buffer in flows.into_iter().chain(state).chain(held.iter().rev()) {
         if !wanted.contains(&buffer) && wanted.len() < MOST {
             wanted.push(buffer);
         }

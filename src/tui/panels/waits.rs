@@ -115,9 +115,17 @@ fn blocked(at: &At, graph: &Graph, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         y = paragraph(pen, y, text.trim_end(), Role::Text);
     };
     fact(&blocked_sentence(at), "");
-    fact("in flight", &list(at.in_flight().iter().map(|flight| message_text(at, flight.send))));
-    fact("posted", &list(posted_receives(at)));
-    fact("unmatched", &list(graph.unmatched.iter().map(|&op| format!("{} {}", at.run.program.rank_of(op), head(at, op)))));
+    let unmatched = list(graph.unmatched.iter().map(|&op| format!("{} {}", at.run.program.rank_of(op), head(at, op))));
+    let mut facts = [
+        ("in flight", list(at.in_flight().iter().map(|flight| message_text(at, flight.send)))),
+        ("posted", list(posted_receives(at))),
+        ("unmatched", unmatched),
+    ];
+    // What never comes is what to know first.
+    if !graph.unmatched.is_empty() {
+        facts.rotate_right(1);
+    }
+    facts.iter().for_each(|(name, value)| fact(name, value));
 }
 
 fn head(at: &At, op: OpId) -> String {

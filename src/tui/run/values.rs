@@ -44,7 +44,7 @@ fn queries(session: &Session) -> engine::Result<Vec<QueryState>> {
     /// More ranks or rows than any screen has.
     const MOST: usize = 64;
     let program = session.program();
-    let Some(attention) = program.setting.attention else { return Ok(Vec::new()) };
+    let Some(attention) = program.setting.attention.filter(|_| program.setting.model.is_none()) else { return Ok(Vec::new()) };
     let (tokens, width) = (attention.tokens(), attention.heads * attention.head_size);
     let mut queries = Vec::new();
     for rank in (0..program.ranks().min(MOST)).map(Rank::new) {

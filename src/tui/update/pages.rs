@@ -154,6 +154,10 @@ fn lines(model: &mut Model, distance: isize) {
         Some(Pane::Debugger) if distance.unsigned_abs() > 1 => {
             model.scroll[view] = model.scroll[view].saturating_add_signed(distance).min(MOST_LINES);
         }
+        Some(Pane::Differences) => {
+            let last = model.pinned.as_ref().map_or(0, |pinned| pinned.compared.rows().saturating_sub(1));
+            model.scroll[view] = model.scroll[view].saturating_add_signed(distance).min(last);
+        }
         _ => rows::choose(model, distance),
     }
 }

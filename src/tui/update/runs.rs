@@ -142,11 +142,12 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
         problem.clear();
     }
     let place = Place::of(model);
-    let sentence = facts::sentence(&data);
-    let put_back = (model.message == PUT_BACK).then(|| format!("{PUT_BACK}; "));
-    let turned = || model.setup.overrides().last().map(|change| change.replacen('=', " = ", 1) + ": ");
-    let before = put_back.or_else(turned).unwrap_or_default();
-    model.say(before + &sentence);
+    let is_put_back = model.message == PUT_BACK;
+    match model.setup.overrides().last() {
+        Some(change) => model.say(change.replacen('=', " = ", 1) + ": " + &facts::sentence(&data)),
+        // How the run ended, the message line says of itself, unless the page asks for it.
+        None => model.say(if is_put_back { PUT_BACK } else { "" }),
+    }
     model.run = RunModel { data, number, setup: model.setup.clone() };
     if let Some(pinned) = &mut model.pinned {
         pinned.beside(&model.run);
@@ -165,18 +166,25 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
 struct Place {
     now: Position,
     at_the_end: bool,
+    /// All events of that time had happened.
+    between_times: bool,
 }
 
 impl Place {
     fn of(model: &Model) -> Self {
         let data = &model.run.data;
-        Self { now: model.now, at_the_end: model.now.event == data.events() && data.events() > 0 }
+        let (at_the_end, between_times) = match data.events() {
+            0 => (false, false),
+            all => (model.now.event == all, model.now.event == data.events_until(model.now.time)),
+        };
+        Self { now: model.now, at_the_end, between_times }
     }
 
     fn restore(&self, model: &mut Model, landing: Landing) {
         let data = &model.run.data;
         model.now = match landing {
             Landing::Keep if self.at_the_end => data.position(data.events()),
+            Landing::Keep if self.between_times => data.position(data.events_until(self.now.time)),
             Landing::Keep => data.position(data.events_until(self.now.time).min(self.now.event)),
             Landing::Page | Landing::Start => Position::default(),
         };

@@ -18,6 +18,10 @@ use crate::base::model::Activation;
 /// Logits that are nearer to each other, relative to their size, may change places by rounding.
 const MARGIN: f64 = 1e-3;
 
+/// How far a choice that is known beforehand is moved before the next one, and before those that are not chosen: farther than logits lie
+/// from each other.
+const BIAS: f64 = 32.0;
+
 /// Rows that came from several ranks: for every place, which of the parts has its row, and which row; none where the token was dropped.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
@@ -49,16 +53,42 @@ pub fn route(x: &Tensor, router: &Tensor, k: usize) -> Result<(Tensor, Vec<u32>)
     if k == 0 || k > e {
         bail!("{k} of {e} experts cannot be chosen");
     }
-    by_dtype!(x, route_of(x, router, [t, e, k]))
+    by_dtype!(x, route_of(x, router, [t, e, k], None))
 }
 
-fn route_of<T: Float>(x: &Tensor, router: &Tensor, [t, e, k]: [usize; 3]) -> Result<(Tensor, Vec<u32>)> {
+/// The same where a bias beside the logits makes the choices of every token known, `known` by place, while the probabilities are those of
+/// the logits alone.
+///
+/// # Errors
+/// As [`route`], and where the router chooses otherwise: its logits lie too far from each other.
+pub fn route_as(x: &Tensor, router: &Tensor, k: usize, known: &[u32]) -> Result<Tensor> {
+    let ((t, h), (e, _)) = (x.dims2()?, router.dims2()?);
+    check::shape("router", router, &[e, h])?;
+    if known.len() != t * k || known.iter().any(|&expert| expert as usize >= e) {
+        bail!("{} choices are not those of {t} tokens among {e} experts", known.len());
+    }
+    let (probabilities, chosen) = by_dtype!(x, route_of(x, router, [t, e, k], Some(known)))?;
+    match chosen.iter().zip(known).position(|(found, known)| found != known) {
+        None => Ok(probabilities),
+        Some(place) => bail!("token {} goes to expert {}, not to {}", place / k.max(1), chosen[place], known[place]),
+    }
+}
+
+fn route_of<T: Float>(x: &Tensor, router: &Tensor, [t, e, k]: [usize; 3], known: Option<&[u32]>) -> Result<(Tensor, Vec<u32>)> {
     let (x, weights) = (Slice::<T>::of(x)?, [Slice::<T>::of(router)?]);
     let layer = Linear { weight: 0, bias: None, inputs: x.len() / t.max(1), outputs: e };
     let mut logits = linear::forward(&[layer], &weights, &x, None);
     let mut chosen = Vec::with_capacity(t * k);
     for (token, row) in logits.chunks_exact(e).enumerate() {
-        choose(token, row, k, &mut chosen)?;
+        let Some(known) = known else {
+            choose(token, row, k, &mut chosen)?;
+            continue;
+        };
+        let mut biased = row.to_vec();
+        for (steps, &expert) in (1..).zip(known[token * k..][..k].iter().rev()) {
+            biased[expert as usize] += T::of(BIAS * f64::from(steps));
+        }
+        choose(token, &biased, k, &mut chosen)?;
     }
     vectorised!(for row in logits.chunks_exact_mut(e) {
         let (_, total) = exponentials(row);
@@ -337,14 +367,31 @@ pub fn route_backward(x: &Tensor, router: &Tensor, found: Routed, rows: Rows) ->
     check::shape("shares", found.shares, &[e])?;
     check::shape("gradient of the gates", found.gates, &[t, found.chosen.len() / t.max(1)])?;
     check::shape("router", router, &[e, h])?;
-    by_dtype!(x, route_backward_of(x, router, found, rows))
+    let d_logits = logit_gradient(found)?;
+    let d_x = token_gradient(router, &d_logits, found.chosen, rows)?;
+    Ok([d_x, by_dtype!(x, router_gradient_of(x, &d_logits))?])
+}
+
+fn router_gradient_of<T: Float>(x: &Tensor, d_logits: &Tensor) -> Result<Tensor> {
+    let ((_, h), (_, e)) = (x.dims2()?, d_logits.dims2()?);
+    tensor(outer(&Slice::<T>::of(d_logits)?, e, &Slice::<T>::of(x)?, h), &[e, h])
+}
+
+/// The gradient of the router's logits `[t,e]`, through the softmax.
+///
+/// # Errors
+/// When shapes or types do not fit.
+pub fn logit_gradient(found: Routed) -> Result<Tensor> {
+    let (t, e) = found.probabilities.dims2()?;
+    check::shape("shares", found.shares, &[e])?;
+    check::shape("gradient of the gates", found.gates, &[t, found.chosen.len() / t.max(1)])?;
+    by_dtype!(found.probabilities, logit_gradient_of(found))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of experts")]
-fn route_backward_of<T: Float>(x: &Tensor, router: &Tensor, found: Routed, rows: Rows) -> Result<[Tensor; 2]> {
-    let ((t, h), (e, _)) = (x.dims2()?, router.dims2()?);
+fn logit_gradient_of<T: Float>(found: Routed) -> Result<Tensor> {
+    let (t, e) = found.probabilities.dims2()?;
     let k = found.chosen.len() / t.max(1);
-    let (x, weights, parts) = (Slice::<T>::of(x)?, [Slice::<T>::of(router)?], Slice::<T>::all(rows.parts)?);
     let (p, gates) = (Slice::<T>::of(found.probabilities)?, Slice::<T>::of(found.gates)?);
     let shares = Slice::<T>::of(found.shares)?;
     let auxiliary: Vec<T> = shares.iter().map(|f| T::of(found.auxiliary * e as f64 * f.to_f64())).collect();
@@ -358,12 +405,30 @@ fn route_backward_of<T: Float>(x: &Tensor, router: &Tensor, found: Routed, rows:
         vectorised!(mean = dot(p, &d_p));
         d_logits.extend(p.iter().zip(&d_p).map(|(&p, &d)| p * (d - mean)));
     }
+    tensor(d_logits, &[t, e])
+}
+
+/// The gradient of the tokens `[t,h]`: through the router, and what came back from the experts.
+///
+/// # Errors
+/// When shapes or types do not fit.
+pub fn token_gradient(router: &Tensor, d_logits: &Tensor, chosen: &[u32], rows: Rows) -> Result<Tensor> {
+    let (e, _) = router.dims2()?;
+    let (t, _) = d_logits.dims2()?;
+    check::shape("gradient of the logits", d_logits, &[t, e])?;
+    by_dtype!(d_logits, token_gradient_of(router, d_logits, chosen, rows))
+}
+
+fn token_gradient_of<T: Float>(router: &Tensor, d_logits: &Tensor, chosen: &[u32], rows: Rows) -> Result<Tensor> {
+    let ((t, e), (_, h)) = (d_logits.dims2()?, router.dims2()?);
+    let k = chosen.len() / t.max(1);
+    let (weights, parts) = ([Slice::<T>::of(router)?], Slice::<T>::all(rows.parts)?);
     let layer = Linear { weight: 0, bias: None, inputs: h, outputs: e };
-    let mut d_x = linear::backward_input(&[layer], &weights, &d_logits);
-    for place in 0..found.chosen.len() {
+    let mut d_x = linear::backward_input(&[layer], &weights, &Slice::<T>::of(d_logits)?);
+    for place in 0..chosen.len() {
         if let Some(row) = row_of(rows, &parts, place, h)? {
             d_x[place / k * h..][..h].iter_mut().zip(row).for_each(|(sum, &d)| *sum += d);
         }
     }
-    Ok([tensor(d_x, &[t, h])?, tensor(outer(&d_logits, e, &x, h), &[e, h])?])
+    tensor(d_x, &[t, h])
 }

@@ -36,7 +36,7 @@ pub(super) fn tensor<T: WithDType>(values: Vec<T>, dims: &[usize]) -> Result<Ten
 }
 
 /// The elements of a contiguous tensor on the CPU.
-pub(super) struct Slice<'a, T> {
+pub(in crate::engine) struct Slice<'a, T> {
     storage: StorageRef<'a>,
     range: Range<usize>,
     element: PhantomData<T>,
@@ -47,7 +47,7 @@ impl<'a, T: WithDType> Slice<'a, T> {
     ///
     /// # Errors
     /// When it isn't contiguous, not on the CPU, or of another dtype.
-    pub(super) fn of(tensor: &'a Tensor) -> Result<Slice<'a, T>> {
+    pub(in crate::engine) fn of(tensor: &'a Tensor) -> Result<Slice<'a, T>> {
         let (storage, layout) = tensor.storage_and_layout();
         let (start, end) = layout.contiguous_offsets().ok_or_else(|| Error::RequiresContiguous { op: "cpu kernel" }.bt())?;
         elements::<T>(&storage)?;

@@ -19,6 +19,7 @@ pub mod flash;
 pub mod float;
 pub mod head;
 pub mod init;
+pub mod mixture;
 pub mod module;
 pub mod optimizer;
 
@@ -28,7 +29,7 @@ mod check;
 mod counter;
 mod gradients;
 mod linear;
-mod memory;
+pub(in crate::engine) mod memory;
 mod norm;
 mod product;
 mod reduce;

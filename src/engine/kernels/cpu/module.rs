@@ -29,6 +29,7 @@ use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
 use super::{Dims, activation, attention, by_dtype, check, stream, vocabulary};
+use crate::base::context::Attention;
 use crate::base::model::{Parameter, Positions};
 use crate::base::module::{Module, Split};
 
@@ -45,6 +46,8 @@ pub struct Cut<'a> {
     pub bias_before_sum: bool,
     /// Which random numbers it draws.
     pub draw: Draw,
+    /// The slice of each sequence that the rank has, where it does not have all of it.
+    pub slice: Option<(Attention, usize)>,
 }
 
 impl Cut<'_> {
@@ -179,7 +182,7 @@ impl Cut<'_> {
     /// The number of the first token in rows of the residual stream, among those of the micro-batch: all of them, or the rank's own stretch.
     fn first_token(self, x: &Tensor) -> usize {
         let own = x.elem_count() / self.dims.model.hidden;
-        let all = self.dims.micro_batch_size * self.dims.model.sequence;
+        let all = self.dims.micro_batch_size * self.dims.tokens();
         if own < all { self.split.place * own } else { 0 }
     }
 
@@ -212,15 +215,32 @@ impl Cut<'_> {
 
     /// The positions of the tokens in rows of the residual stream, without end.
     pub(super) fn positions(self, x: &Tensor) -> impl Iterator<Item = usize> {
-        let (first, t) = (self.first_token(x), self.dims.model.sequence);
-        (first..).map(move |token| token % t)
+        let (first, own) = (self.first_token(x), self.own_positions());
+        (first..).map(move |token| own[token % own.len()])
+    }
+
+    /// The positions of a sequence's tokens that the rank has.
+    fn own_positions(self) -> Vec<usize> {
+        match self.slice {
+            None => (0..self.dims.model.sequence).collect(),
+            Some((attention, slice)) => attention.positions(slice).into_iter().map(|position| position as usize).collect(),
+        }
+    }
+
+    /// The gradient of q, k and v before they were turned.
+    ///
+    /// # Errors
+    /// As [`Cut::forward`].
+    pub fn turned_back(self, gradient: &Tensor) -> Result<Tensor> {
+        check_tokens(self, "gradient of q k v", gradient, self.width(Module::Qkv))?;
+        by_dtype!(gradient, turned_back_of(self, gradient))
     }
 
     /// Rotary positions: turns the rank's heads of q and k, which stand before those of v.
     fn turn<T: Float>(self, turn: Turn, qkv: &mut [T]) {
         let (model, shape) = (&self.dims.model, self.attention());
         if model.positions == Positions::Rotary {
-            rotary::turn(turn, qkv, shape.width(), (0, shape.t), (shape.heads + shape.kv_heads, shape.d));
+            rotary::turn_at(turn, qkv, shape.width(), &self.own_positions(), (shape.heads + shape.kv_heads, shape.d));
         }
     }
 }
@@ -244,7 +264,7 @@ pub(super) fn check_rows(what: &str, tensor: &Tensor, width: usize, first: &Tens
 }
 
 fn check_tokens(cut: Cut, what: &str, tensor: &Tensor, width: usize) -> Result<()> {
-    check::shape(what, tensor, &[cut.dims.micro_batch_size, cut.dims.model.sequence, width])
+    check::shape(what, tensor, &[cut.dims.micro_batch_size, cut.dims.tokens(), width])
 }
 
 fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
@@ -306,8 +326,15 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
             linear::forward(&cut.linears(), &bound, &activated, None)
         }
         Module::Tokens | Module::Logits | Module::Loss => bail!("{} is computed apart", cut.module),
+        Module::Route | Module::Dispatch | Module::Experts | Module::Combine => bail!("{} is of experts", cut.module),
     };
     Ok((rows(output, &values[0], width)?, saved))
+}
+
+fn turned_back_of<T: Float>(cut: Cut, gradient: &Tensor) -> Result<Tensor> {
+    let mut turned = Slice::<T>::of(gradient)?.to_vec();
+    cut.turn(Turn::Back, &mut turned);
+    tensor(turned, gradient.dims())
 }
 
 fn norm_again_of<T: Float>(cut: Cut, normalised: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {

@@ -70,14 +70,16 @@ pub(super) fn logits<T: Float>(cut: Cut, x: &Tensor, targets: &Tensor, parameter
         statistics.extend(summary(&row[..own.there]));
         statistics.push(target);
     }
-    let [b, t] = [cut.dims.micro_batch_size, cut.dims.model.sequence];
+    let [b, t] = [cut.dims.micro_batch_size, cut.dims.tokens()];
     Ok((tensor(statistics, &[b, t, STATISTICS])?, tensor(logits, &[b, t, own.room])?))
 }
 
 /// The loss `[]`, a mean over b t tokens, from what all ranks told, and the gradient of the rank's logits.
 pub(super) fn loss<T: Float>(cut: Cut, told: &Tensor, logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
     let (own, ranks) = (Own::of(cut), cut.split.ranks);
-    let [b, t] = [cut.dims.micro_batch_size, cut.dims.model.sequence];
+    let [b, t] = [cut.dims.micro_batch_size, cut.dims.tokens()];
+    // A rank by itself is told what it told.
+    let told = &told.reshape((told.elem_count() / (b * t * STATISTICS), b, t, STATISTICS))?;
     check::shape("what the ranks told", told, &[ranks, b, t, STATISTICS])?;
     check::shape("logits", logits, &[b, t, own.room])?;
     let targets = read_targets(cut.dims, targets)?;
