@@ -205,7 +205,14 @@ pub(super) fn first_slot<'order>(
             let slot = |op| program.entry(op).origin().slot;
             slot(before).is_some() && slot(op).is_some_and(|slot| joined.contains(&slot))
         };
-        program.entry(op).origin_index() == program.entry(before).origin_index() || (!joined.is_empty() && is_joined())
+        // What a slot computes again is part of it.
+        let is_same = || {
+            let of = |op| program.entry(op).origin();
+            of(before).slot.is_some() && (of(before).slot, of(before).step) == (of(op).slot, of(op).step)
+        };
+        program.entry(op).origin_index() == program.entry(before).origin_index()
+            || is_same()
+            || (!joined.is_empty() && is_joined())
     };
     let last = order.windows(2).position(|pair| !is_one(pair[0], pair[1])).unwrap_or(order.len().checked_sub(1)?);
     Some(order.split_at(last + 1))

@@ -110,8 +110,9 @@ fn extent(written: &Written, piece: Option<Piece>) -> Extent {
         }
         None => {}
     }
-    let (data, stages) = (written.size(&parallel::DATA), written.size(&parallel::PIPELINE));
-    Extent { ranks: data.zip(stages).map(|(data, stages)| data * stages), steps: written.count(&batch::STEPS) }
+    let axes = [&parallel::DATA, &parallel::PIPELINE, &parallel::TENSOR, &parallel::CONTEXT];
+    let ranks = axes.into_iter().try_fold(1_usize, |ranks, axis| ranks.checked_mul(written.size(axis)?));
+    Extent { ranks, steps: written.count(&batch::STEPS) }
 }
 
 fn read_numerics(written: &mut Written) -> Option<Numerics> {

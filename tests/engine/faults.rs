@@ -184,6 +184,52 @@ fn a_rank_that_leaves_out_a_collective_is_told() {
     }
 }
 
+/// Ranks along three axes, of whose collectives one rank leaves out one, or issues two the other way round.
+fn cube(tensor: u32, data: u32, expand: bool, rule: &str) -> String {
+    format!(
+        "[model]\nlayers = 4\nhidden = 16\nheads = 8\nsequence = 8\nvocab = 19\nffn = 24\n[batch]\nmicro_batches = 2\nsteps = 2\n\
+         [parallel]\ntensor = {tensor}\ndata = {data}\npipeline = 2\n[data_parallel]\nstrategy = \"zero-1\"\nexpand = {expand}\n{BUCKETS}\
+         [[trouble]]\n{rule}\n"
+    )
+}
+
+/// 6.1 on every axis: who leaves something out is told, not who stands behind whom.
+#[test]
+fn a_rank_of_a_cube_that_leaves_out_a_collective_is_told() {
+    for (tensor, data, rank, op) in [
+        (2, 2, 3, "all-reduce blocks.1.mlp.down"),
+        (4, 2, 12, "all-reduce blocks.2.attn.proj"),
+        (2, 3, 1, "reduce-scatter bucket0"),
+        (2, 3, 10, "all-gather bucket1"),
+    ] {
+        for step in [0, 1] {
+            let rule = format!("kind = \"skip-op\"\nrank = {rank}\nop = \"{op}\"\nstep = {step}");
+            let words = format!("it leaves out `{op}`");
+            let expected = Expected { outcome: "deadlocked", verdict: "none", rank, op, cause: &[&words] };
+            check(&cube(tensor, data, false, &rule), &expected);
+        }
+    }
+}
+
+/// 6.2: two collectives of one group in another order. Of three ranks the odd one is told; of two nobody can say which.
+#[test]
+fn a_rank_that_issues_collectives_in_another_order_is_told() {
+    for (tensor, data, rank) in [(2, 3, 3), (2, 5, 11), (1, 8, 6)] {
+        let rule = format!("kind = \"swap-ops\"\nrank = {rank}\nop = \"reduce-scatter bucket0\"\nstep = 0");
+        let cause = ["before `reduce-scatter bucket0`", "the other way round: ranks of a group must agree"];
+        check(
+            &cube(tensor, data, false, &rule),
+            &Expected { outcome: "deadlocked", verdict: "none", rank, op: "", cause: &cause },
+        );
+    }
+    let rule = "kind = \"swap-ops\"\nrank = 3\nop = \"reduce-scatter bucket0\"\nstep = 0";
+    let cause = ["it waits in a circle with r3", "each issues first what the other issues later"];
+    check(
+        &cube(2, 2, false, rule),
+        &Expected { outcome: "deadlocked", verdict: "none", rank: 1, op: "reduce-scatter", cause: &cause },
+    );
+}
+
 /// 6.13: all is well to the end, where the others wait for a rank that has finished.
 #[test]
 fn a_rank_whose_data_ends_early_is_told() {

@@ -271,3 +271,20 @@ fn faults_among_slices_have_causes() {
         assert!(found.cause.contains(cause), "{}\n{text}", found.cause);
     }
 }
+
+/// What a stage sends leaves at the end of its slot, however many ops its ranks cut the slot into: 3(m + p - 1) slots.
+#[test]
+fn slots_end_as_those_of_one_rank_do() {
+    for (tensor, pipeline, micro_batches) in [(2, 2, 4), (4, 3, 5), (8, 2, 3)] {
+        for recompute in ["none", "selective"] {
+            let run = run(&format!(
+                "[model]\nlayers = 6\nhidden = 16\nheads = 8\nsequence = 8\nvocab = 19\nffn = 24\n[batch]\nmicro_batches = {micro_batches}\n\
+                 steps = 1\n[parallel]\ntensor = {tensor}\npipeline = {pipeline}\n[recompute]\nmode = \"{recompute}\"\n\
+                 [numerics]\nvalues = \"shape\"\n"
+            ));
+            let slots = 3 * (micro_batches + pipeline - 1);
+            let trace = run.session.trace();
+            assert_eq!(trace.clock.show(trace.end()), format!("{slots}u"), "{tensor} {pipeline} {micro_batches} {recompute}");
+        }
+    }
+}

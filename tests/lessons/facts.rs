@@ -6,6 +6,7 @@ use ranklab::base::units::short_number;
 use ranklab::base::{Bytes, OpId, Rank};
 use ranklab::lab::{Run, Verdict};
 use ranklab::observe::blocks::Blocks;
+use ranklab::observe::cube::Cube;
 use ranklab::observe::metrics::RankMetrics;
 use ranklab::observe::routes::Routes;
 use ranklab::program::head::head;
@@ -26,7 +27,16 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.extend(attention(run));
     facts.extend(run.first_nan.map(|op| format!("nan at {}", head(run.session.program(), op))));
     facts.extend(experts(run));
+    facts.extend(cube(run));
     facts
+}
+
+/// What rank 0 of a mesh sends each of its groups, and over which wires; and who is to blame.
+fn cube(run: &Run) -> Vec<String> {
+    let Some(cube) = Cube::of(&run.scenario).filter(|cube| cube.axes().len() > 1) else { return Vec::new() };
+    let parties = cube.parties(&run.observed().run, Rank(0));
+    let sends = parties.iter().map(|party| format!("r0 sends {} {} {}", party.name(), party.sent, party.wires.text()));
+    sends.chain(run.diagnosis.iter().map(|found| format!("{} is to blame", found.rank))).collect()
 }
 
 /// What the ranks of a layer of attention compute forward, in pairs of a query and a key; and what a wrong result looks like.

@@ -36,7 +36,7 @@ fn own_lessons_stand_beside_the_shipped_ones() {
     let library = shipped().with_folder(&root);
     assert_eq!(library.broken(), []);
     let numbers: Vec<u32> = library.lessons().iter().map(|lesson| lesson.number).collect();
-    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
     let mine = library.find("mine").expect("the own lesson");
     assert_eq!(mine.origin, Origin::Folder(root.join("07-mine")));
     assert_eq!(mine.scenarios[0].text, "seed = 1");

@@ -145,6 +145,16 @@ fn hardware_comes_from_its_table() {
     assert_eq!(parse("# nothing").hardware.memory, None);
 }
 
+/// Nodes are filled by the ranks of all axes, and trouble may meet any of them.
+#[test]
+fn all_axes_count_as_ranks() {
+    let mesh = "parallel = { tensor = 4, data = 3, pipeline = 2 }\nhardware = { costs = 'h100-nvlink', nodes = 3 }\n";
+    let scenario = parse(&format!("{mesh}[[trouble]]\nkind = 'slow-rank'\nrank = 23\n"));
+    assert_eq!((scenario.ranks(), scenario.hardware.ranks_per_node), (24, 8));
+    let problems = Scenario::parse("far.toml", &format!("{mesh}[[trouble]]\nkind = 'slow-rank'\nrank = 24\n"), &[]);
+    assert!(problems.expect_err("ranks end at 23").to_string().contains("the run has 24"));
+}
+
 #[test]
 fn a_collective_stands_alone() {
     let check = |text: &str, expected: Collective| assert_eq!(parse(text).task, Task::Collective(expected), "{text}");

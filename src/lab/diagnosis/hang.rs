@@ -1,5 +1,7 @@
 //! Hangs: who never issues what others wait for, or issues alone what takes all.
 
+use std::cmp::Ordering;
+
 use super::{Diagnosis, is_idle_in, ranks};
 use crate::base::{ChannelId, CollectiveId, OpId, Rank};
 use crate::program::head::head;
@@ -41,6 +43,9 @@ fn awaited(program: &Program, op: OpId) -> Option<Awaited> {
 }
 
 fn in_circle(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> {
+    if let Some(found) = out_of_order(program, cycle) {
+        return Some(found);
+    }
     let &(rank, op) = cycle.first()?;
     let others: Vec<String> = cycle[1..].iter().map(|(rank, op)| format!("{rank} at `{}`", head(program, *op))).collect();
     let cause = if others.is_empty() {
@@ -49,6 +54,30 @@ fn in_circle(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> {
         format!("it waits in a circle with {}: each issues first what the other issues later", others.join(", "))
     };
     Some(Diagnosis { rank, op: Some(op), cause })
+}
+
+/// The one of a group that issues two of its collectives the other way round than most.
+fn out_of_order(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> {
+    let mut met = cycle.iter().filter_map(|&(_, op)| collective_of(program, op));
+    let first = met.next()?;
+    let second = met.find(|&id| id != first)?;
+    let group = |id: CollectiveId| program.collectives[id.index()].group;
+    let members = &program.groups[group(first).index()].ranks;
+    let begins =
+        |rank: Rank, id: CollectiveId| program.order[rank.index()].iter().position(|&op| collective_of(program, op) == Some(id));
+    let is_first = |rank: &Rank| begins(*rank, first) < begins(*rank, second);
+    let (one_way, other_way): (Vec<Rank>, Vec<Rank>) = members.iter().partition(|rank| is_first(rank));
+    let ((few, early, late), many) = match one_way.len().cmp(&other_way.len()) {
+        Ordering::Less => ((one_way, first, second), other_way),
+        Ordering::Greater => ((other_way, second, first), one_way),
+        Ordering::Equal => return None,
+    };
+    let &rank = few.first().filter(|_| group(first) == group(second))?;
+    let op = program.order[rank.index()].iter().copied().find(|&op| collective_of(program, op) == Some(early));
+    let (early, late) = (name(program, early), name(program, late));
+    let cause =
+        format!("it issues `{early}` before `{late}`, and {} the other way round: ranks of a group must agree", ranks(&many));
+    Some(Diagnosis { rank, op, cause })
 }
 
 /// Who is to blame for what is never issued.
