@@ -10,7 +10,7 @@ use ranklab::scenario::Scenario;
 use ranklab::tui::breaks::Breaks;
 use ranklab::tui::data::{PanelView, RunData, Values};
 use ranklab::tui::glyphs::Tier;
-use ranklab::tui::panels::{debugger, links, memory, metrics, waits};
+use ranklab::tui::panels::{debugger, links, memory, mesh, metrics, waits};
 use ranklab::tui::pen::Pen;
 use ranklab::tui::theme::{Depth, Palette, Theme};
 use ratatui::buffer::Buffer;
@@ -26,12 +26,13 @@ const BLOCKS_DARK: (Theme, Tier) = (Theme { palette: Palette::Dark, depth: Depth
 type Draw = fn(&RunData, &PanelView<'_>, &mut Pen<'_>);
 
 /// The panels by name.
-const PANELS: [(&str, Draw); 5] = [
+const PANELS: [(&str, Draw); 6] = [
     ("debugger", debugger::draw),
     ("waits", waits::draw),
     ("memory", memory::draw),
     ("links", links::draw),
     ("metrics", metrics::draw),
+    ("mesh", mesh::draw),
 ];
 
 /// The run of a scenario file of this package.

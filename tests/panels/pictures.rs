@@ -52,6 +52,12 @@ fn the_ddp_lesson_while_buckets_leave() {
 }
 
 #[test]
+fn eight_ranks_along_three_axes() {
+    let data = data("lessons/18-all-at-once/scenario.toml");
+    pictures("cube", &data, data.events(), 5, &["mesh"]);
+}
+
+#[test]
 fn a_rank_that_skips_its_part() {
     let data = data("lessons/04-ddp/skip.toml");
     pictures("skip", &data, data.events(), 0, &["waits"]);

@@ -9,6 +9,8 @@ use crate::tui::theme::Role;
 
 /// Members of a group that are named.
 const MOST_NAMED: usize = 6;
+/// Lines that the picture keeps.
+const PICTURE: u16 = 6;
 /// Lines of the pane below the picture, but for those of the groups.
 const AROUND: u16 = 6;
 
@@ -25,9 +27,14 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let rank = Rank::new(run.program.unfolded(view.focus, 0));
     let parties = cube.parties(&run, rank);
     let wanted = u16::try_from(parties.len()).unwrap_or(u16::MAX).saturating_add(AROUND);
-    let below = rest.bottom(wanted.min(rest.0.height.saturating_sub(6)));
+    let room = rest.0.height.saturating_sub(PICTURE);
+    // Heads without a group below them would say nothing.
+    let below = rest.bottom(if room + 2 < wanted { 0 } else { wanted.min(room) });
     let title = format!("Mesh  {}", cube.shape());
     pane(pen, rest.0, &title, view.focused, |inside| picture(cube, rank, inside));
+    if below.height == 0 {
+        return;
+    }
     let title = format!("Groups  of {}", cube.place(rank));
     pane(pen, below, &title, false, |inside| {
         let lines: Vec<Line> = parties.iter().map(line).collect();
