@@ -230,6 +230,41 @@ fn a_rank_that_issues_collectives_in_another_order_is_told() {
     );
 }
 
+/// 6.16: ranks with other slices of a sequence have the same weights. Whose gradients are not summed over them is told, though nothing
+/// hangs.
+#[test]
+fn gradients_that_are_not_summed_over_slices_are_told() {
+    for (context, data) in [(2, 1), (4, 1), (2, 2)] {
+        let text = format!(
+            "[model]\nlayers = 3\nhidden = 16\nheads = 4\nsequence = 16\nvocab = 19\nffn = 24\n[batch]\nmicro_batches = 2\nsteps = 2\n\
+             [parallel]\ncontext = {context}\ndata = {data}\n[data_parallel]\nstrategy = \"ddp\"\nexpand = false\n{BUCKETS}\
+             [[trouble]]\nkind = \"skip-op\"\nop = \"all-reduce bucket1\"\n"
+        );
+        let cause = ["it leaves this op out", "is wrong from here on"];
+        let expected = Expected { outcome: "completed", verdict: "wrong", rank: 0, op: "all-reduce bucket1", cause: &cause };
+        check(&text, &expected);
+    }
+}
+
+/// 6.15: causal attention over contiguous slices. The last slice sees most, and the others wait for it; zigzag is even.
+#[test]
+fn contiguous_slices_make_a_staircase() {
+    for context in [2_usize, 4] {
+        let busy = |placement: &str| {
+            let text = format!(
+                "[model]\nlayers = 2\nhidden = 256\nheads = 4\nsequence = 4096\nvocab = 64\nffn = 64\n[batch]\nsteps = 1\n[parallel]\n\
+                 context = {context}\n[context_parallel]\nplacement = \"{placement}\"\n[hardware]\ncosts = \"h100-nvlink\"\n[numerics]\n\
+                 values = \"shape\"\n"
+            );
+            metrics(&run(&text)).ranks.iter().map(|rank| rank.busy.0).collect::<Vec<_>>()
+        };
+        let (stairs, even) = (busy("contiguous"), busy("zigzag"));
+        assert!(stairs.is_sorted_by(|a, b| a < b), "{stairs:?}");
+        let (least, most) = (even.iter().min().expect("ranks"), even.iter().max().expect("ranks"));
+        assert!(most * 100 <= least * 101, "{even:?}");
+    }
+}
+
 /// 6.13: all is well to the end, where the others wait for a rank that has finished.
 #[test]
 fn a_rank_whose_data_ends_early_is_told() {
