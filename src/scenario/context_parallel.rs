@@ -32,7 +32,14 @@ impl Training {
     /// The place of `rank` among them.
     #[must_use]
     pub fn data_place(&self, rank: Rank) -> usize {
-        self.data_group(rank).iter().position(|&one| one == rank).unwrap_or(0)
+        let mesh = &self.mesh;
+        let [data, context] = [Axis::Data, Axis::Context].map(|axis| mesh.coordinate(rank, axis));
+        // Ranks are numbered along the faster axis first.
+        if mesh.stride(Axis::Data) < mesh.stride(Axis::Context) {
+            context * mesh.size(Axis::Data) + data
+        } else {
+            data * mesh.size(Axis::Context) + context
+        }
     }
 }
 
