@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use ranklab::base::model::Parameter;
 use ranklab::base::{Bytes, Rank};
-use ranklab::lab::{Lab, Run, check};
+use ranklab::lab::{Lab, check};
 use ranklab::observe::formula::{self, Quantity};
 use ranklab::observe::mixture::Mixture;
 use ranklab::program::trace::Outcome;
 use ranklab::program::{CollectiveKind, Name, OpKind, text};
 use ranklab::scenario::Scenario;
 
-use crate::support::{metrics, run, scenario};
+use crate::support::{metrics, run, scenario, sound};
 
 const GPT: &str = "layers = 4\nhidden = 24\nheads = 6\nsequence = 7\nvocab = 31\nffn = 20\nbias = \"all\"\n";
 const LLAMA: &str = "layers = 4\nhidden = 24\nheads = 6\nkv_heads = 2\nsequence = 9\nvocab = 29\nffn = 12\nbias = \"none\"\n\
@@ -23,18 +23,6 @@ fn step(model: &str, mesh: &str, experts: &str, rest: &str) -> String {
         "seed = 3\n[model]\n{model}[batch]\nmicro_batches = 4\nmicro_batch_size = 2\nsteps = 3\n[optimizer]\nkind = \"sgd\"\nlr = 0.1\n\
          [parallel]\n{mesh}\n[experts]\n{experts}\n{rest}"
     )
-}
-
-/// Runs it, and holds it against one device.
-#[track_caller]
-fn sound(text: &str, expected: &[&str]) -> Run {
-    let run = run(text);
-    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
-    assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
-    let findings = ranklab::program::check::check(run.session.program());
-    assert!(findings.is_empty(), "{findings:?} for\n{text}");
-    assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}\n{text}", run.losses);
-    run
 }
 
 #[test]

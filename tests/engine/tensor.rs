@@ -6,7 +6,7 @@ use ranklab::lab::{Run, Verdict};
 use ranklab::program::Name;
 use ranklab::program::trace::Outcome;
 
-use crate::support::{head_of, run};
+use crate::support::{head_of, run, sound};
 
 /// A model with sizes of its own, on so many tensor-parallel ranks.
 struct Case {
@@ -34,14 +34,7 @@ impl Case {
     /// Runs it, and holds it against one device.
     #[track_caller]
     fn check(&self, expected: &[&str]) -> Run {
-        let text = self.text();
-        let run = run(&text);
-        assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
-        assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
-        let findings = ranklab::program::check::check(run.session.program());
-        assert!(findings.is_empty(), "{findings:?} for\n{text}");
-        assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}\n{text}", run.losses);
-        run
+        sound(&self.text(), expected)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ranklab::lab::{Lab, Run};
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
+use ranklab::program::trace::Outcome;
 use ranklab::program::{OpKind, head};
 use ranklab::scenario::Scenario;
 
@@ -16,6 +17,18 @@ pub fn scenario(text: &str) -> Scenario {
 /// A finished run of `text`.
 pub fn run(text: &str) -> Run {
     Lab::new().run(&scenario(text)).expect("a run")
+}
+
+/// A run of `text` that completes with one of the `expected` verdicts, of a sound program whose loss falls over three steps.
+#[track_caller]
+pub fn sound(text: &str, expected: &[&str]) -> Run {
+    let run = run(text);
+    assert_eq!(run.session.trace().outcome, Outcome::Completed, "{text}");
+    assert!(expected.contains(&run.verdict.name()), "{:?} is none of {expected:?} for\n{text}", run.verdict);
+    let findings = ranklab::program::check::check(run.session.program());
+    assert!(findings.is_empty(), "{findings:?} for\n{text}");
+    assert!(run.losses[2] < run.losses[0], "the loss falls: {:?}\n{text}", run.losses);
+    run
 }
 
 /// The metrics of `run`.
