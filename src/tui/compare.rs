@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{OpId, Rank, Ticks};
-use crate::observe::compare::{Comparison, Side};
+use crate::observe::compare::{Comparison, Side, Words};
 use crate::program::plan::Slot;
 use crate::program::record::Record;
 use crate::scenario::settings;
@@ -50,8 +50,12 @@ impl Compared {
     /// Lines of the table of differences.
     #[must_use]
     pub fn rows(&self) -> usize {
-        let words = self.comparison.words.iter().filter(|words| words.a != words.b).count();
-        self.knobs.len() + self.comparison.measures.len() + words
+        self.knobs.len() + self.comparison.measures.len() + self.words().count()
+    }
+
+    /// The words that are not the same.
+    pub fn words(&self) -> impl Iterator<Item = &Words> {
+        self.comparison.words.iter().filter(|words| words.a != words.b)
     }
 }
 

@@ -91,11 +91,6 @@ impl Walk<'_> {
         to
     }
 
-    /// Whether several ranks share the tensors: those with slices of sequences may each have all of them.
-    fn is_shared(&self) -> bool {
-        self.training.mesh.size(Axis::Tensor) > 1
-    }
-
     /// The same, put where it is wanted.
     pub(in crate::compile) fn gather_to(
         &mut self,
@@ -105,6 +100,11 @@ impl Walk<'_> {
         (value, to): (BufferId, BufferId),
     ) {
         self.meet(site, part, at, CollectiveKind::AllGather, (value, to));
+    }
+
+    /// Whether several ranks share the tensors: those with slices of sequences may each have all of them.
+    fn is_shared(&self) -> bool {
+        self.training.mesh.size(Axis::Tensor) > 1
     }
 
     /// Where what the ranks have met for is put.

@@ -26,9 +26,8 @@ impl Cube {
             let _ = writeln!(text, "{}", shown.trim_end());
         }
         let _ = writeln!(text, "\n{}", self.place(rank));
-        let heads = ["group", "ranks", "over", "sends a step", "in", "members"].map(str::to_owned);
-        let rows = self.parties(run, rank).into_iter().map(|party| cells(&party));
-        let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
+        let rows = self.parties(run, rank).into_iter().map(|party| party.cells(MOST_NAMED));
+        let rows: Vec<[String; 6]> = std::iter::once(Party::HEADS.map(str::to_owned)).chain(rows).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..6).map(width).collect();
         for row in &rows {
@@ -69,21 +68,18 @@ impl Cube {
     }
 }
 
-fn cells(party: &Party) -> [String; 6] {
-    [
-        party.name(),
-        party.ranks.len().to_string(),
-        party.wires.text(),
-        party.sent.to_string(),
-        party.work(),
-        party.members(MOST_NAMED),
-    ]
-}
-
 impl Party {
-    /// Its members, the first `most` by name.
+    /// What stands above its cells.
+    pub const HEADS: [&'static str; 6] = ["group", "ranks", "over", "sends a step", "in", "members"];
+
+    /// Its row in a table, the first `most` members by name.
     #[must_use]
-    pub fn members(&self, most: usize) -> String {
+    pub fn cells(&self, most: usize) -> [String; 6] {
+        let ranks = self.ranks.len().to_string();
+        [self.name(), ranks, self.wires.text(), self.sent.to_string(), self.work(), self.members(most)]
+    }
+
+    fn members(&self, most: usize) -> String {
         let mut names: Vec<String> = self.ranks.iter().take(most).map(ToString::to_string).collect();
         if let Some(last) = self.ranks.get(most..).and_then(<[Rank]>::last) {
             names.extend(["...".to_owned(), last.to_string()]);

@@ -139,7 +139,7 @@ pub fn differences(model: &Model, pen: &mut Pen<'_>) {
         let role = if measure.change.is_some_and(|change| change != 0.0) { Role::Text } else { Role::Quiet };
         Line { role, cells: vec![measure.name.to_owned(), a, b, change] }
     });
-    let said = comparison.words.iter().filter(|words| words.a != words.b).map(|words| Line {
+    let said = pinned.compared.words().map(|words| Line {
         role: Role::Text,
         cells: vec![words.name.to_owned(), words.a.clone(), words.b.clone(), String::new()],
     });

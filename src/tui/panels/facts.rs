@@ -24,15 +24,9 @@ pub fn facts(data: &RunData) -> Vec<String> {
     facts
 }
 
-/// How the run ended, with its first numbers.
+/// How the run ended, with its first numbers: the most important part first.
 #[must_use]
 pub fn sentence(data: &RunData) -> String {
-    ending(data).join(", ")
-}
-
-/// The parts of that sentence, the most important first.
-#[must_use]
-pub fn ending(data: &RunData) -> Vec<String> {
     let report = &data.report;
     let mut parts = vec![verdict(data)];
     if data.record.trace.outcome == Outcome::Completed {
@@ -43,7 +37,7 @@ pub fn ending(data: &RunData) -> Vec<String> {
         }
     }
     parts.extend(loss(report));
-    parts
+    parts.join(", ")
 }
 
 /// What the first step takes `of` it, and what a later one takes if that is another time.

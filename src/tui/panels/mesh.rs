@@ -2,7 +2,7 @@
 
 use super::parts::{Cut, Head, Line, left, pane, paragraph, right, table};
 use crate::base::Rank;
-use crate::observe::cube::{Cube, Mark};
+use crate::observe::cube::{Cube, Mark, Party};
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
@@ -46,18 +46,13 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     });
 }
 
-const HEADS: [Head; 6] = [left("group"), right("ranks"), left("over"), right("sends a step"), left("in"), left("members")];
+const HEADS: [Head; 6] = {
+    let [group, ranks, over, sent, work, members] = Party::HEADS;
+    [left(group), right(ranks), left(over), right(sent), left(work), left(members)]
+};
 
-fn line(party: &crate::observe::cube::Party) -> Line {
-    let cells = vec![
-        party.name(),
-        party.ranks.len().to_string(),
-        party.wires.text(),
-        party.sent.to_string(),
-        party.work(),
-        party.members(MOST_NAMED),
-    ];
-    Line { role: Role::Text, cells }
+fn line(party: &Party) -> Line {
+    Line { role: Role::Text, cells: party.cells(MOST_NAMED).into() }
 }
 
 fn picture(cube: &Cube, rank: Rank, pen: &mut Pen<'_>) {
