@@ -23,23 +23,29 @@ impl Training {
     /// The ranks that are followed of those that hold the same parameters as `rank` and see other data, `rank` among them, in order.
     #[must_use]
     pub fn data_group(&self, rank: Rank) -> Vec<Rank> {
-        let slices = self.mesh.group(rank, Axis::Context).into_iter();
-        let mut ranks: Vec<Rank> = slices.flat_map(|rank| self.mesh.group(rank, Axis::Data)).collect();
-        ranks.sort_unstable();
-        ranks
+        let [fast, slow] = self.data_axes().map(|axis| self.mesh.size(axis));
+        (0..fast * slow).map(|place| self.data_member(rank, place)).collect()
     }
 
     /// The place of `rank` among them.
     #[must_use]
     pub fn data_place(&self, rank: Rank) -> usize {
-        let mesh = &self.mesh;
-        let [data, context] = [Axis::Data, Axis::Context].map(|axis| mesh.coordinate(rank, axis));
-        // Ranks are numbered along the faster axis first.
-        if mesh.stride(Axis::Data) < mesh.stride(Axis::Context) {
-            context * mesh.size(Axis::Data) + data
-        } else {
-            data * mesh.size(Axis::Context) + context
-        }
+        let [fast, slow] = self.data_axes();
+        self.mesh.coordinate(rank, slow) * self.mesh.size(fast) + self.mesh.coordinate(rank, fast)
+    }
+
+    /// The rank at `place` among them.
+    #[must_use]
+    pub fn data_member(&self, rank: Rank, place: usize) -> Rank {
+        let [fast, slow] = self.data_axes();
+        let size = self.mesh.size(fast);
+        self.mesh.with(self.mesh.with(rank, fast, place % size), slow, place / size)
+    }
+
+    /// The axes along which they differ: ranks are numbered along the faster one first.
+    fn data_axes(&self) -> [Axis; 2] {
+        let [data, context] = [Axis::Data, Axis::Context];
+        if self.mesh.stride(data) < self.mesh.stride(context) { [data, context] } else { [context, data] }
     }
 }
 
