@@ -3,6 +3,7 @@
 use super::keys::{batch, context_parallel, model, parallel, pipeline};
 use super::layer::{refuse_heads, refuse_uneven};
 use super::problem::Problem;
+use super::tensor_parallel::refuse_forgotten;
 use super::written::Written;
 use super::{ContextMethod, Training};
 use crate::base::Rank;
@@ -80,10 +81,7 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         let heads = [training.model.heads, training.model.kv_heads].map(|heads| (heads / tensor).max(1));
         refuse_heads(written, heads, ranks);
     }
-    if training.model.dropout > 0.0 {
-        let problem = Problem::new("attention by blocks does not drop probabilities").allowed("0");
-        written.refuse(&[&model::DROPOUT, &parallel::CONTEXT], problem.hint("context = 1 drops them"));
-    }
+    refuse_forgotten(written, training, ("ranks with slices of sequences", &parallel::CONTEXT), "context = 1");
     if training.pipeline.segments > 1 {
         let problem = Problem::new("a sequence goes through the pipeline in segments, or ranks have slices of it: not both");
         written.refuse(&[&pipeline::SEGMENTS, &pipeline::SCHEDULE, &parallel::CONTEXT], problem.hint("context = 1, or 1f1b"));
