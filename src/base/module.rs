@@ -406,7 +406,7 @@ impl Parameter {
 #[cfg(test)]
 pub(in crate::base) mod tests {
     use super::*;
-    use crate::base::mixture::Mixture;
+    use crate::base::mixture::tests::mixture;
     use crate::base::settings::{Activation, Bias, Norm, Positions};
 
     pub(in crate::base) const MODEL: Model = Model {
@@ -464,7 +464,7 @@ pub(in crate::base) mod tests {
             }
         });
         check(&grouped, 2, |name| if whole(name) { 2 } else { 1 });
-        let experts = Mixture { count: 4, top_k: 1, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 4] };
+        let experts = mixture(vec![1; 4], 0.0);
         for model in [MODEL, grouped] {
             let model = Model { experts: Some(experts.clone()), kv_heads: 6, ..model };
             check(&model, 2, |name| if whole(name) || name.ends_with("router.weight") { 2 } else { 1 });
@@ -473,7 +473,7 @@ pub(in crate::base) mod tests {
 
     #[test]
     fn every_parameter_has_a_module() {
-        let experts = Mixture { count: 3, top_k: 2, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 3] };
+        let experts = mixture(vec![1; 3], 0.0);
         let separate = Model { fused_qkv: false, activation: Activation::Swiglu, ..MODEL };
         for model in [
             MODEL,
