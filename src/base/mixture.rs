@@ -244,7 +244,7 @@ pub(in crate::base) mod tests {
             (Groups { stretches: 2, ..Groups::default() }, 2, 6),
             (Groups { slices: 2, placement: Placement::Zigzag, stretches: 1 }, 2, 12),
             (Groups { slices: 3, placement: Placement::Striped, stretches: 1 }, 1, 9),
-            (Groups { slices: 3, placement: Placement::Contiguous, stretches: 2 }, 2, 6),
+            (Groups { slices: 3, placement: Placement::Contiguous, stretches: 2 }, 6, 6),
             (Groups { slices: 2, placement: Placement::Zigzag, stretches: 3 }, 3, 8),
         ] {
             let (mixture, model) = (Mixture { groups, ..mixture(vec![3, 1, 1, 0, 2], 1.25) }, model(sequence));
