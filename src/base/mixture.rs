@@ -131,7 +131,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::module::tests::MODEL;
+    use crate::base::split::tests::MODEL;
 
     fn mixture(popularity: Vec<u64>, capacity_factor: f64) -> Mixture {
         Mixture { count: popularity.len(), top_k: 2, capacity_factor, auxiliary: 0.01, groups: 1, popularity }

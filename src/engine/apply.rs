@@ -62,7 +62,7 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     };
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
-    let slice = program.setting.context.split(view.rank).place;
+    let slice = program.setting.context.place(view.rank);
     Ok(Some(Loss { step: view.origin.step, micro_batch, slice, value }))
 }
 
@@ -77,7 +77,7 @@ fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<
     // Ranks that all have all tokens all have the loss.
     let all = program.setting.micro_batch_size * program.setting.model.as_ref().map_or(0, |model| model.sequence);
     let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
-    let place = if own < all { program.setting.tensor.split(view.rank).place } else { 0 };
+    let place = if own < all { program.setting.tensor.place(view.rank) } else { 0 };
     Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice: 0, value } }))
 }
 

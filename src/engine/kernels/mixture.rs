@@ -113,7 +113,7 @@ impl Operands<'_> {
     }
 
     fn own_experts<'d>(&self, dims: &'d cpu::Dims) -> Experts<'d> {
-        Experts { dims, split: self.setting().tensor.split(self.op.rank) }
+        Experts { dims, split: self.setting().split(self.op.rank) }
     }
 
     /// Where so many tokens go: all of the op's micro-batch, or the rank's own.
@@ -127,7 +127,7 @@ impl Operands<'_> {
         if own == 0 || own * each != tokens || own > experts.groups {
             bail!("{tokens} tokens are no whole groups of {each}");
         }
-        let first = if own < experts.groups { self.setting().tensor.split(self.op.rank).place * own } else { 0 };
+        let first = if own < experts.groups { self.setting().tensor.place(self.op.rank) * own } else { 0 };
         let layer = match self.program.kernel_of(self.op.id).and_then(|kernel| kernel.words().1) {
             Some(Part::Module(layer, _)) => layer,
             _ => 0,
