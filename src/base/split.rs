@@ -384,11 +384,15 @@ pub(in crate::base) mod tests {
         experts: None,
     };
 
+    fn of(ranks: usize, feed_forward: FeedForwardSplit) -> Split {
+        Split { ranks, place: 0, feed_forward }
+    }
+
     /// How often the slices of all ranks cover each element of every parameter of a block.
-    fn check(model: &Model, ranks: usize, expected: impl Fn(&str) -> usize) {
+    fn check(model: &Model, split: Split, expected: impl Fn(&str) -> usize) {
         for whole in model.parameters_of(Part::Block(1)) {
             let mut covered = vec![0; whole.elements()];
-            for split in Split::all(ranks) {
+            for split in split.places() {
                 for slice in model.slices_of(Part::Block(1), split).iter().filter(|slice| slice.name == whole.name) {
                     assert_eq!(slice.whole_dims(), whole.dims);
                     let Slice { dim, start, .. } = slice.slice.unwrap_or(Slice { dim: 0, start: 0, of: whole.dims[0] });
@@ -399,32 +403,52 @@ pub(in crate::base) mod tests {
                     }
                 }
             }
-            assert!(covered.iter().all(|&times| times == expected(&whole.name)), "{} on {ranks}: {covered:?}", whole.name);
+            assert!(covered.iter().all(|&times| times == expected(&whole.name)), "{} on {split:?}: {covered:?}", whole.name);
         }
     }
 
     #[test]
     fn slices_cover_every_tensor() {
-        let whole = |name: &str| name.contains("norm") || name.ends_with("proj.bias") || name.ends_with("fc2.bias");
-        for ranks in [2, 3, 6] {
-            check(&MODEL, ranks, |name| if whole(name) { ranks } else { 1 });
-        }
-        let grouped = Model { kv_heads: 2, fused_qkv: false, activation: Activation::Swiglu, bias: Bias::None, ..MODEL };
-        let is_kv = |name: &str| name.contains("attn.k") || name.contains("attn.v");
-        check(&grouped, 6, |name| {
-            if whole(name) {
-                6
-            } else if is_kv(name) {
-                3
-            } else {
-                1
+        for (split, behind_sum) in [
+            (FeedForwardSplit::ColRow, "fc2.bias"),
+            (FeedForwardSplit::RowCol, "fc1.bias"),
+            (FeedForwardSplit::ColCol, "no bias"),
+        ] {
+            let whole = |name: &str| name.contains("norm") || name.ends_with("proj.bias") || name.ends_with(behind_sum);
+            for ranks in [2, 3, 6] {
+                check(&MODEL, of(ranks, split), |name| if whole(name) { ranks } else { 1 });
             }
-        });
-        check(&grouped, 2, |name| if whole(name) { 2 } else { 1 });
+            let grouped = Model { kv_heads: 2, fused_qkv: false, activation: Activation::Swiglu, bias: Bias::None, ..MODEL };
+            let is_kv = |name: &str| name.contains("attn.k") || name.contains("attn.v");
+            check(&grouped, of(6, split), |name| match name {
+                _ if whole(name) => 6,
+                _ if is_kv(name) => 3,
+                _ => 1,
+            });
+            check(&grouped, of(2, split), |name| if whole(name) { 2 } else { 1 });
+        }
         let experts = Mixture { count: 4, top_k: 1, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 4] };
+        let grouped = Model { fused_qkv: false, activation: Activation::Swiglu, bias: Bias::None, ..MODEL };
+        let whole = |name: &str| name.contains("norm") || name.ends_with("proj.bias") || name.ends_with("router.weight");
         for model in [MODEL, grouped] {
-            let model = Model { experts: Some(experts.clone()), kv_heads: 6, ..model };
-            check(&model, 2, |name| if whole(name) || name.ends_with("router.weight") { 2 } else { 1 });
+            let model = Model { experts: Some(experts.clone()), ..model };
+            check(&model, of(2, FeedForwardSplit::ColRow), |name| if whole(name) { 2 } else { 1 });
+        }
+    }
+
+    /// What is left to do between products: of a sum the sum, of columns all of them, but for what the next one takes by columns.
+    #[test]
+    fn seams_follow_from_cuts() {
+        use Seam::{Columns, ColumnsOfSum, None, Sum};
+        for (split, forward, backward) in [
+            (FeedForwardSplit::ColRow, [None, Sum], [None, Sum]),
+            (FeedForwardSplit::RowCol, [Sum, Columns], [Sum, Columns]),
+            (FeedForwardSplit::ColCol, [Columns, Columns], [ColumnsOfSum, Sum]),
+        ] {
+            let (split, alone) = (of(3, split), of(1, split));
+            assert_eq!([Module::Up, Module::Down].map(|module| split.behind(module)), forward);
+            assert_eq!([Module::Up, Module::Norm2].map(|module| split.behind_gradient(module)), backward);
+            assert!(Module::ALL.iter().all(|&module| [alone.behind(module), alone.behind_gradient(module)] == [None; 2]));
         }
     }
 
@@ -438,8 +462,8 @@ pub(in crate::base) mod tests {
             Model { experts: Some(experts.clone()), ..MODEL },
             Model { experts: Some(experts), ..separate },
         ] {
-            for ranks in [1, 3] {
-                let split = Split { ranks, place: ranks - 1 };
+            let splits = FeedForwardSplit::ALL.iter().map(|&split| Split { place: 2, ..of(3, split) });
+            for split in splits.chain([Split::NONE]) {
                 for part in [Part::Embedding, Part::Block(0), Part::Head] {
                     let by_module: usize =
                         model.modules_of(part).map(|module| model.slices_of(Part::Module(0, module), split).len()).sum();
