@@ -143,12 +143,7 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("8", "forty.toml", &[], "completed, 65.52 ms, exposed 24.4 ms, sent 8.86 GiB, sums 2.68 GB forward and 2.68 GB backward"),
     ("8", "forty.toml", &["parallel.tensor=4"], "sums 2.68 GB forward and 2.68 GB backward"),
     ("8", "forty.toml", &["hardware.ranks_per_node=1"], "242.61 ms"),
-    (
-        "8",
-        "forty.toml",
-        &["tensor_parallel.split=row-col"],
-        "completed, 102.7 ms, sums 7.38 GB forward and 7.38 GB backward",
-    ),
+    ("8", "forty.toml", &["tensor_parallel.split=row-col"], "completed, 102.7 ms, sums 7.38 GB forward and 7.38 GB backward"),
     ("8", "forty.toml", &["tensor_parallel.split=col-col"], "completed, 84.01 ms, sums 4.7 GB forward and 5.37 GB backward"),
     ("8", "scenario.toml", &["tensor_parallel.split=row-col"], "drift"),
     ("8", "scenario.toml", &["tensor_parallel.split=col-col"], "drift"),

@@ -127,7 +127,7 @@ impl Operands<'_> {
         if own == 0 || own * each != tokens || own > experts.groups {
             bail!("{tokens} tokens are no whole groups of {each}");
         }
-        let first = if own < experts.groups { self.setting().tensor.place(self.op.rank) * own } else { 0 };
+        let first = self.setting().first_group(self.op.rank, (own, experts.groups));
         let layer = match self.program.kernel_of(self.op.id).and_then(|kernel| kernel.words().1) {
             Some(Part::Module(layer, _)) => layer,
             _ => 0,

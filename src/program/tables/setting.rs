@@ -64,6 +64,12 @@ impl Setting {
         Split { ranks: self.tensor.ranks, place: self.tensor.place(rank), feed_forward: self.feed_forward }
     }
 
+    /// The first of a micro-batch's groups of tokens that `rank` routes, where it routes so many of all.
+    #[must_use]
+    pub fn first_group(&self, rank: Rank, (own, all): (usize, usize)) -> usize {
+        if own < all { self.tensor.place(rank) * own } else { 0 }
+    }
+
     /// Sequences of a micro-batch of the run, and what its mean loss weighs beside that of an average one.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of sequences")]
