@@ -257,24 +257,10 @@ impl Model {
         let module = if module == Module::Logits && self.tied { Module::Tokens } else { module };
         let mut all = self.slices_of(module.part(layer), split);
         all.retain(|parameter| {
-            let modules = self.modules_with(parameter, split);
+            let modules = parameter.modules(split);
             modules.is_some_and(|modules| modules[usize::from(parameter.is_bias() && !bias_before_sum)] == module)
         });
         all
-    }
-
-    /// The module that takes `parameter`.
-    #[must_use]
-    pub fn module_of(&self, parameter: &Parameter, split: Split) -> Option<Module> {
-        self.modules_with(parameter, split).map(|modules| modules[usize::from(parameter.is_bias())])
-    }
-
-    /// The modules that take the weight and the bias of the layer to which `parameter` belongs.
-    fn modules_with(&self, parameter: &Parameter, split: Split) -> Option<[Module; 2]> {
-        if parameter.layer_and_kind().is_some_and(|(layer, _)| layer == FUSED) {
-            return Some([Module::Qkv; 2]);
-        }
-        place(parameter, split).map(|(modules, _)| modules)
     }
 
     fn cut(&self, parameter: Parameter, split: Split) -> Vec<Parameter> {
@@ -334,6 +320,20 @@ impl Parameter {
         let name = self.name.as_str();
         let inside = name.strip_prefix("blocks.").map_or(Some(name), |inside| inside.split_once('.').map(|(_, inside)| inside));
         inside?.rsplit_once('.')
+    }
+
+    /// The module that takes it.
+    #[must_use]
+    pub fn module(&self, split: Split) -> Option<Module> {
+        self.modules(split).map(|modules| modules[usize::from(self.is_bias())])
+    }
+
+    /// The modules that take the weight and the bias of its layer.
+    fn modules(&self, split: Split) -> Option<[Module; 2]> {
+        if self.layer_and_kind().is_some_and(|(layer, _)| layer == FUSED) {
+            return Some([Module::Qkv; 2]);
+        }
+        place(self, split).map(|(modules, _)| modules)
     }
 
     /// Whether it is the bias of its layer, not the weight.

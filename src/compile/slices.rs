@@ -110,7 +110,7 @@ impl Slices {
 fn cut_by_rows(model: &Model, split: Split, list: &mut [Parameter]) {
     for dims in [1, 2] {
         let mut start = split.place * model.qkv_rows() / split.ranks;
-        let is_qkv = |one: &Parameter| one.dims.len() == dims && model.module_of(one, split) == Some(Module::Qkv);
+        let is_qkv = |one: &Parameter| one.dims.len() == dims && one.module(split) == Some(Module::Qkv);
         for parameter in list.iter_mut().filter(|one| is_qkv(one)) {
             if let Some(slice) = &mut parameter.slice {
                 slice.start = start;

@@ -125,8 +125,8 @@ fn a_program_of_splits_is_text() {
 #[track_caller]
 fn check_wrong(split: FeedForwardSplit, trouble: &str, op: &str, cause: &str) {
     let more = format!("[[trouble]]\n{trouble}\n");
-    let case = Case { model: GPT, tensor: 4, more: split_by(split, "") };
-    let run = run(&format!("{}{more}", case.text()));
+    let plain = Case { model: GPT, tensor: 4, more: split_by(split, "") };
+    let run = run(&format!("{}{more}", plain.text()));
     assert_eq!(run.session.trace().outcome, Outcome::Completed);
     let Verdict::Wrong { first_difference, max_abs_diff } = &run.verdict else { panic!("{:?}: {split}, {trouble}", run.verdict) };
     assert_eq!(head_of(&run, first_difference.op), op, "{split}, {trouble}");

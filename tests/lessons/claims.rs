@@ -266,6 +266,8 @@ pub const CLAIMS: &[(&str, &str, &[&str], &str)] = &[
     ("17", "large.toml", &[], "completed, 12.35 ms, a rank sends 58.72 MB"),
     ("17", "large.toml", &["experts.top_k=1"], "a rank sends 29.36 MB"),
     ("17", "large.toml", &["experts.top_k=4"], "a rank sends 117.44 MB"),
+    ("17", "step.toml", &[], "8.44u, drift"),
+    ("17", "step.toml", &["experts.skew=0"], "6u, drift"),
     ("17", "hang.toml", &[], "deadlocked, r2 is to blame"),
     ("17", "wrong.toml", &[], "wrong, combine, 25 of 64 choices lost, 3u"),
     ("18", "scenario.toml", &[], "15u, drift, bubble 20.0 %, moves 2"),

@@ -57,10 +57,8 @@ fn sets(
     for &id in parameters {
         let parameter = &program.parameters[id.index()];
         let holders = slices.holders(&training.model, training.place(rank), (id, parameter.part));
-        let is_of_stream = training
-            .model
-            .module_of(parameter, training.split())
-            .is_some_and(|module| module.is_of_stream() || module == Module::Route);
+        let is_of_stream =
+            parameter.module(training.split()).is_some_and(|module| module.is_of_stream() || module == Module::Route);
         let is_part = parameter.slice.is_some() || (is_of_stream && super::shares_tokens(training));
         if holders.len() == 1 || !is_part {
             continue;

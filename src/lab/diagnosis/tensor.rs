@@ -46,13 +46,12 @@ fn rows(program: &Program) -> Option<Diagnosis> {
 
 /// A bias behind a sum is added once.
 fn biases(program: &Program) -> Option<Diagnosis> {
-    let model = program.setting.model.as_ref()?;
     program.all().find_map(|op| {
         let Part::Module(_, module) = forward(program, op)? else { return None };
         let split = program.setting.split(program.rank_of(op));
         let is_early = |id: &ParameterId| {
             let parameter = &program.parameters[id.index()];
-            parameter.dims.len() == 1 && model.module_of(parameter, split).is_some_and(|own| own != module)
+            parameter.dims.len() == 1 && parameter.module(split).is_some_and(|own| own != module)
         };
         let bias = parameters(program, op).find(is_early)?;
         let (name, ranks) = (&program.parameters[bias.index()].name, program.setting.tensor.ranks);

@@ -25,6 +25,8 @@ pub struct Cube {
     pub mesh: Mesh,
     /// Ranks in a node.
     pub ranks_per_node: usize,
+    /// Ranks that share out the experts of each layer: they are replicas, and no axis of the mesh.
+    pub experts: usize,
 }
 
 /// A group of a rank.
@@ -103,7 +105,13 @@ impl Cube {
     pub fn of(scenario: &Scenario) -> Option<Self> {
         let Task::Train(training) = &scenario.task else { return None };
         let mesh = training.mesh.sized(Axis::Data, training.data_ranks());
-        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node })
+        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node, experts: training.expert })
+    }
+
+    /// Whether a rank has several groups.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.axes().len() + usize::from(self.experts > 1) > 1
     }
 
     /// The axes with several ranks, fastest first.

@@ -3,12 +3,14 @@
 use super::facts::percent;
 use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, ratio, right, table};
 use crate::base::words::counted;
-use crate::base::{Bytes, CollectiveId};
+use crate::base::{Bytes, CollectiveId, OpId};
 use crate::observe::blocks::Stage;
 use crate::observe::routes::{Choice, Routes, Way};
 use crate::observe::state::At;
 use crate::observe::state::State;
 use crate::program::exchange::Exchange;
+use crate::program::plan::Pass;
+use crate::program::{PassName, Program};
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::glyphs::Tier;
 use crate::tui::pen::{Pen, width_of};
@@ -212,13 +214,13 @@ pub fn collectives(routes: &Routes, data: &RunData, at: &At, pen: &mut Pen<'_>) 
         let collective = &program.collectives[id.index()];
         let parts = at.run.links.members(id).iter();
         let most = parts.clone().filter_map(|&op| Exchange::of(program, op)).map(Exchange::most).max();
-        let now = parts.map(|&op| at.state(op)).max_by_key(|state| *state == State::Running).unwrap_or(State::Waiting);
+        let now = parts.clone().map(|&op| at.state(op)).max_by_key(|state| *state == State::Running).unwrap_or(State::Waiting);
         let stats = data.metrics.collectives.iter().find(|stats| stats.collective == id);
         let clock = at.run.trace.clock;
         Line {
             role: if now == State::Running { Role::Strong } else { Role::Text },
             cells: vec![
-                format!("{} {}", collective.kind.name(), collective.label),
+                format!("{} {}", collective.kind.name(), name_of(program, id, parts.clone().next().copied())),
                 word(now).to_owned(),
                 stats.map_or_else(String::new, |stats| clock.show(stats.end - stats.start)),
                 most.map_or_else(String::new, |most| most.to_string()),
@@ -232,6 +234,20 @@ pub fn collectives(routes: &Routes, data: &RunData, at: &At, pen: &mut Pen<'_>) 
         return;
     }
     table(pen, 0, &COLLECTIVES, &lines);
+}
+
+/// What a collective is about: of a training step the module, and whether it is forward.
+fn name_of(program: &Program, id: CollectiveId, member: Option<OpId>) -> String {
+    let label = &program.collectives[id.index()].label;
+    let Some((slot, module)) = member.and_then(|op| program.op(op).origin.slot).zip(label.rsplit('.').next()) else {
+        return label.clone();
+    };
+    let again = member.is_some_and(|op| program.op(op).origin.pass == PassName::Recompute);
+    match slot.pass {
+        Pass::F => module.to_owned(),
+        _ if again => format!("{module} again"),
+        _ => format!("{module}-backward"),
+    }
 }
 
 fn word(state: State) -> &'static str {

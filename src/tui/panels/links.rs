@@ -26,6 +26,7 @@ use crate::tui::theme::Role;
 pub type Chosen = (Rank, Option<OpId>);
 
 /// What is shown.
+#[expect(clippy::large_enum_variant, reason = "there is one for a frame")]
 enum Subject<'a> {
     Attention(&'a Blocks),
     Experts(Cow<'a, Routes>),
@@ -183,7 +184,8 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
 fn side(subject: &Subject<'_>, at: &At, view: &PanelView<'_>, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
         Subject::Attention(_) => {
-            pane(pen, area, "Softmax  running on every rank", false, |inside| attention::side(at, view, inside));
+            let title = if area.width < 37 { "Softmax  on every rank" } else { "Softmax  running on every rank" };
+            pane(pen, area, title, false, |inside| attention::side(at, view, inside));
         }
         Subject::Experts(routes) => {
             pane(pen, area, "Tokens  of the rank in focus", false, |inside| experts::tokens(routes, at, view, inside));

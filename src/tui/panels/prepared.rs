@@ -62,7 +62,7 @@ pub struct Asked {
     pub schedule: String,
     /// Pipeline stages.
     pub stages: usize,
-    /// The mesh, where ranks lie along several axes.
+    /// The mesh, where ranks have several groups.
     pub cube: Option<Cube>,
 }
 
@@ -125,7 +125,7 @@ impl Asked {
             }
             Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => (String::new(), 0),
         };
-        let cube = Cube::of(scenario).filter(|cube| cube.axes().len() > 1);
+        let cube = Cube::of(scenario).filter(Cube::has_groups);
         Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages, cube }
     }
 
