@@ -1,6 +1,8 @@
 //! The feed-forward cut in other ways than Megatron's: the numbers against one device's, what each way moves, and what leaving it out does.
 
 use ranklab::base::FeedForwardSplit;
+use ranklab::base::module::Module;
+use ranklab::base::split::Split;
 use ranklab::lab::Verdict;
 use ranklab::program::trace::Outcome;
 
@@ -139,6 +141,7 @@ fn check_wrong(split: FeedForwardSplit, trouble: &str, op: &str, cause: &str) {
 #[test]
 fn what_a_split_leaves_out_is_named() {
     use FeedForwardSplit::{ColCol, ColRow, RowCol};
+    const EARLY: &str = "before the sum, and so do the others: behind the sum it counts 4 times";
     const SUM: &str = "goes on with its own part of the sum";
     const COLUMNS: &str = "goes on without what was to be gathered";
     for (split, op, cause) in [
@@ -153,18 +156,30 @@ fn what_a_split_leaves_out_is_named() {
     ] {
         check_wrong(split, &format!("kind = \"skip-op\"\nop = \"{op}\""), &format!("{op} (skipped)"), cause);
     }
-    // Biases start at zero: the first step is right. Which biases stand behind a sum depends on the split.
-    let early = "kind = \"bias-before-sum\"";
-    check_wrong(
-        RowCol,
-        early,
-        "0F0 forward blocks.0.add2",
-        "mlp.fc1.bias before the sum, and so do the others: behind the sum it counts 4 times",
-    );
-    check_wrong(
-        ColRow,
-        early,
-        "0F0 forward blocks.0.add1",
-        "before the sum, and so do the others: behind the sum it counts 4 times",
-    );
+    // Biases start at zero: the first step is right.
+    for split in [ColRow, RowCol] {
+        check_wrong(split, "kind = \"bias-before-sum\"", "0F0 forward blocks.0.add2", EARLY);
+    }
+}
+
+/// Which bias stands behind a sum depends on the split; as a fault, the product before the sum takes it.
+#[test]
+fn biases_stand_behind_sums() {
+    let run = run(&Case { model: GPT, tensor: 4, more: "" }.text());
+    let model = run.session.program().setting.model.clone().expect("a model");
+    let check = |feed_forward, module, early, expected: &[&str]| {
+        let taken = model.taken_by(0, module, Split { ranks: 4, place: 1, feed_forward }, early);
+        let names: Vec<&str> = taken.iter().filter_map(|parameter| parameter.name.strip_prefix("blocks.0.mlp.")).collect();
+        assert_eq!(names, expected, "{feed_forward}, {module}");
+    };
+    for early in [false, true] {
+        check(FeedForwardSplit::ColCol, Module::Up, early, &["fc1.weight", "fc1.bias"]);
+        check(FeedForwardSplit::ColCol, Module::Down, early, &["fc2.weight", "fc2.bias"]);
+    }
+    check(FeedForwardSplit::RowCol, Module::Up, false, &["fc1.weight"]);
+    check(FeedForwardSplit::RowCol, Module::Down, false, &["fc1.bias", "fc2.weight", "fc2.bias"]);
+    check(FeedForwardSplit::RowCol, Module::Up, true, &["fc1.weight", "fc1.bias"]);
+    check(FeedForwardSplit::RowCol, Module::Down, true, &["fc2.weight", "fc2.bias"]);
+    check(FeedForwardSplit::ColRow, Module::Down, true, &["fc2.weight", "fc2.bias"]);
+    check(FeedForwardSplit::ColRow, Module::Add2, false, &["fc2.bias"]);
 }
