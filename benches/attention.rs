@@ -121,7 +121,7 @@ impl Layer {
             let mask = |source: usize| {
                 if is_causal { Mask::Causal { queries: &held[rank], keys: &held[source] } } else { Mask::Full }
             };
-            let block = |source: usize| Block { k: &parts[source][1], v: &parts[source][2] };
+            let block = |source: usize| Block::new(&parts[source][1], &parts[source][2]);
             let q = &parts[rank][0];
             let start = Instant::now();
             let mut state = None;

@@ -1,4 +1,4 @@
-//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE [ROUNDS]]`.
+//! How fast a scenario is planned, compiled, checked and run, shapes only, on one core: `cargo bench --bench schedule [CASE [ROUNDS [PHASE]]]`.
 //!
 //! Pipelines of up to 64 ranks with textbook slots; one ring all-reduce over 1,024 ranks expanded into its 2.1 million messages,
 //! alpha-beta; `shared`, the same ring on links that are shared max-min fairly; `incast`, 64 and 1,024 ranks that all send to one. Every
@@ -110,6 +110,11 @@ fn rounds() -> usize {
     std::env::args().nth(2).and_then(|word| word.parse().ok()).unwrap_or(9)
 }
 
+/// The only phase that is timed, if the third word names one: for a profiler.
+fn only() -> Option<String> {
+    std::env::args().nth(3).filter(|word| !word.starts_with('-'))
+}
+
 /// Times every phase of `scenario`, and all of them in one go.
 fn measure(name: &str, scenario: &Scenario) {
     let mut phases = Phases::default();
@@ -161,6 +166,9 @@ struct Phases {
 impl Phases {
     /// Times `work`, without the time that it takes to drop its result.
     fn time<T>(&mut self, phase: &str, work: impl FnOnce() -> T) {
+        if only().is_some_and(|only| only != phase) {
+            return;
+        }
         let start = processor_seconds();
         let result = work();
         let seconds = processor_seconds() - start;

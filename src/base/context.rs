@@ -159,12 +159,14 @@ impl AttentionTensor {
 impl Placement {
     /// The positions that the `rank`-th of `ranks` holds, in the order in which it holds them. They ascend.
     ///
-    /// `sequence` must be a multiple of `ranks`, for zigzag of twice that.
+    /// `sequence` must be a multiple of the [divisor](Self::divisor).
     #[must_use]
     pub fn positions(self, sequence: usize, ranks: usize, rank: usize) -> Vec<u32> {
         let number = |position: usize| u32::try_from(position).expect("a checked length of a sequence");
         let own = sequence / ranks;
         match self {
+            // Alone, it holds all of them.
+            _ if ranks == 1 => (0..sequence).map(number).collect(),
             Self::Contiguous => (rank * own..(rank + 1) * own).map(number).collect(),
             Self::Striped => (0..own).map(|row| number(row * ranks + rank)).collect(),
             Self::Zigzag => {
@@ -175,10 +177,10 @@ impl Placement {
         }
     }
 
-    /// What the length of a sequence must be a multiple of.
+    /// What the length of a sequence must be a multiple of, for so many ranks.
     #[must_use]
     pub fn divisor(self, ranks: usize) -> usize {
-        if self == Self::Zigzag { 2 * ranks } else { ranks }
+        if self == Self::Zigzag && ranks > 1 { 2 * ranks } else { ranks }
     }
 }
 
@@ -235,6 +237,7 @@ mod tests {
     #[test]
     fn every_token_stands_once() {
         for &placement in Placement::ALL {
+            assert_eq!(placement.positions(7, 1, 0), [0, 1, 2, 3, 4, 5, 6]);
             for ranks in [1, 2, 3, 5, 8] {
                 let sequence = 3 * placement.divisor(ranks);
                 let mut all: Vec<u32> = (0..ranks).flat_map(|rank| placement.positions(sequence, ranks, rank)).collect();

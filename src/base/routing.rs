@@ -44,26 +44,37 @@ impl Routing {
         Self::of(experts, chosen)
     }
 
-    /// The routing of whole groups whose tokens choose like this. First choices come before second ones, tokens in their order: who comes
-    /// when an expert has its capacity of the group is dropped.
+    /// The routing of whole groups, one behind the other, whose tokens choose like this.
     #[must_use]
     pub fn of(experts: &Experts, chosen: Vec<u32>) -> Self {
+        let each = experts.tokens;
+        let groups = chosen.len() / (each * experts.top_k).max(1);
+        Self::of_groups(experts, chosen, (0..groups).map(|group| group * each..(group + 1) * each))
+    }
+
+    /// The routing of tokens that choose like this, and stand in such groups. First choices come before second ones, tokens in their order: who
+    /// comes when an expert has its capacity of the group is dropped.
+    #[must_use]
+    pub fn of_groups<G: IntoIterator<Item = usize> + Clone>(
+        experts: &Experts,
+        chosen: Vec<u32>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> Self {
         let (k, count) = (experts.top_k, experts.count);
-        let group_places = experts.tokens * k;
         let mut kept = vec![false; chosen.len()];
-        let groups = chosen.len() / group_places.max(1);
-        let mut rows = vec![Vec::new(); groups * count];
-        for group in 0..groups {
-            let first = group * group_places;
+        let mut rows = Vec::new();
+        for tokens in groups {
             let mut taken = vec![0; count];
-            for place in (0..k).flat_map(|choice| (0..experts.tokens).map(move |token| first + token * k + choice)) {
+            for place in (0..k).flat_map(|choice| tokens.clone().into_iter().map(move |token| token * k + choice)) {
                 let taken = &mut taken[chosen[place] as usize];
                 kept[place] = experts.capacity().is_none_or(|capacity| *taken < capacity);
                 *taken += usize::from(kept[place]);
             }
-            for place in (first..first + group_places).filter(|&place| kept[place]) {
-                rows[group * count + chosen[place] as usize].push(u32::try_from(place).unwrap_or(u32::MAX));
+            let mut own = vec![Vec::new(); count];
+            for place in tokens.into_iter().flat_map(|token| token * k..(token + 1) * k).filter(|&place| kept[place]) {
+                own[chosen[place] as usize].push(u32::try_from(place).unwrap_or(u32::MAX));
             }
+            rows.extend(own);
         }
         let mut choices = vec![0; count];
         chosen.iter().for_each(|&expert| choices[expert as usize] += 1);

@@ -363,7 +363,7 @@ impl Parameter {
 #[cfg(test)]
 pub(in crate::base) mod tests {
     use super::*;
-    use crate::base::mixture::Mixture;
+    use crate::base::mixture::tests::mixture;
     use crate::base::settings::{Activation, Bias, Norm, Positions};
 
     pub(in crate::base) const MODEL: Model = Model {
@@ -427,7 +427,7 @@ pub(in crate::base) mod tests {
             });
             check(&grouped, of(2, split), |name| if whole(name) { 2 } else { 1 });
         }
-        let experts = Mixture { count: 4, top_k: 1, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 4] };
+        let experts = mixture(vec![1; 4], 0.0);
         let grouped = Model { fused_qkv: false, activation: Activation::Swiglu, bias: Bias::None, ..MODEL };
         let whole = |name: &str| name.contains("norm") || name.ends_with("proj.bias") || name.ends_with("router.weight");
         for model in [MODEL, grouped] {
@@ -454,7 +454,7 @@ pub(in crate::base) mod tests {
 
     #[test]
     fn every_parameter_has_a_module() {
-        let experts = Mixture { count: 3, top_k: 2, capacity_factor: 0.0, auxiliary: 0.0, groups: 1, popularity: vec![1; 3] };
+        let experts = mixture(vec![1; 3], 0.0);
         let separate = Model { fused_qkv: false, activation: Activation::Swiglu, ..MODEL };
         for model in [
             MODEL,

@@ -107,7 +107,7 @@ impl Manifest {
             dtype: training.precision.parameter,
             optimizer: training.optimizer.kind,
             kept,
-            model: training.model.clone(),
+            model: training.model.on_any_mesh(),
             ranks: Vec::new(),
         }
     }

@@ -88,7 +88,9 @@ pub fn training<'a>(name: &str, scenario: &'a Scenario) -> Result<&'a Training, 
     match (&scenario.task, scenario.numerics.values) {
         (Task::Collective(_), _) => refuse("a bare [collective] has no state to keep", "checkpoints are of trainings"),
         (Task::Layer(_) | Task::Experts(_), _) => refuse("a bare [layer] has no state to keep", "checkpoints are of trainings"),
-        (_, Values::Shape) => refuse("values = \"shape\" has no numbers to keep", "values = \"real\" computes them"),
+        (_, Values::Shape) => {
+            refuse("numerics.values = \"shape\" has no numbers to keep", "numerics.values = \"real\" computes them")
+        }
         (Task::Train(training), Values::Real) if training.pipeline.updates.is_asynchronous() => {
             let name = training.pipeline.order.name();
             let message =

@@ -37,7 +37,7 @@ pub fn place(name: &str, folder: &dyn Folder, scenario: &Scenario) -> Result<(),
         return Ok(());
     }
     let old = Manifest::read(name, folder).map_err(super::Broken::into_problems)?;
-    if old.model != training.model || old.seed != scenario.seed {
+    if old.model != training.model.on_any_mesh() || old.seed != scenario.seed {
         return refuse(Problem::new("the folder holds a checkpoint of another model or seed, which would be lost"));
     }
     Ok(())

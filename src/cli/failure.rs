@@ -93,6 +93,14 @@ impl Failure {
         }
     }
 
+    /// Standard output could not take so many bytes.
+    pub fn of_output(error: &io::Error, bytes: usize) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Io(format!("cannot write {} to standard output: {error}", Bytes(bytes as u64))),
+        }
+    }
+
     /// Prints it to standard error.
     pub fn report(&self) {
         let mut out = io::stderr().lock();
@@ -128,8 +136,5 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end)).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::Closed,
-        _ => Failure::Io(format!("cannot write {} to standard output: {error}", Bytes(text.len() as u64))),
-    })
+    written.map_err(|error| Failure::of_output(&error, text.len()))
 }

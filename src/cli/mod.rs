@@ -80,11 +80,14 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors; clap knows where each belongs.
-            let printed = error.print();
-            return match (error.use_stderr(), printed) {
-                (true, _) => Exit::Input,
-                (false, Ok(())) => Exit::Done,
-                (false, Err(_)) => Exit::Unexpected,
+            return match (error.print(), error.use_stderr()) {
+                (_, true) => Exit::Input,
+                (Ok(()), false) => Exit::Done,
+                (Err(problem), false) => {
+                    let failure = Failure::of_output(&problem, error.render().to_string().len());
+                    failure.report();
+                    failure.exit()
+                }
             }
             .into();
         }

@@ -1,9 +1,9 @@
 //! Experts inside a layer: in the feed-forward's place every rank routes its own tokens, and computes what is sent to its experts.
 //!
-//! The ranks that share out the experts are data-parallel ranks, and their micro-batches of the same number go through a layer together: two
-//! all-to-alls forward, tokens to the experts that they chose and results back, and two backward, of the gradients. They have a stream of
-//! their own. Ranks that share an expert's matrices add up what their slices made before results go back, and backward the gradients of the
-//! tokens, as Megatron's dispatcher does. Source: Lepikhin et al. 2020, `GShard`, arXiv 2006.16668, section 3.
+//! The ranks that share out the experts see different data. Their micro-batches of the same number, or slices of one, go through a layer
+//! together: two all-to-alls forward, tokens to the experts that they chose and results back, and two backward, of the gradients. They have a
+//! stream of their own. Ranks that share an expert's matrices add up what their slices made before results go back, and backward the
+//! gradients of the tokens, as Megatron's dispatcher does. Source: Lepikhin et al. 2020, `GShard`, arXiv 2006.16668, section 3.
 
 use std::ops::Range;
 
@@ -27,6 +27,8 @@ struct Share<'a> {
     training: &'a Training,
     /// Groups of a micro-batch's tokens that the rank has.
     groups: usize,
+    /// Groups that it has together with those who share its experts' matrices: of its slice of every sequence.
+    gathered: usize,
     /// Tokens that each expert takes of a group.
     rows: Vec<usize>,
     /// The rank's experts.
@@ -41,18 +43,19 @@ impl<'a> Share<'a> {
         let experts = training.model.experts.as_ref().expect("a model with experts");
         let each = experts.count / training.expert;
         let stretches = usize::try_from(tensor_parallel::stretches(training)).expect("a checked mesh");
-        let rows = experts.rows(&training.model, all_tokens(training) / experts.groups);
-        Self { training, groups: experts.groups / stretches, rows, own: place * each..(place + 1) * each, experts }
+        let rows = experts.rows(&training.model, training.batch.micro_batch_size);
+        let gathered = experts.groups.count() / training.mesh.size(Axis::Context);
+        Self { training, groups: gathered / stretches, gathered, rows, own: place * each..(place + 1) * each, experts }
     }
 
     /// Tokens that the rank routes.
     fn tokens(&self) -> usize {
-        all_tokens(self.training) / self.experts.groups * self.groups
+        self.groups * self.experts.group_tokens(&self.training.model, self.training.batch.micro_batch_size)
     }
 
     /// Rows of all ranks for the rank's experts.
     fn own_rows(&self) -> usize {
-        self.training.expert * self.experts.groups * self.rows[self.own.clone()].iter().sum::<usize>()
+        self.training.expert * self.gathered * self.rows[self.own.clone()].iter().sum::<usize>()
     }
 
     /// Columns of an expert that the rank has.
@@ -77,7 +80,7 @@ impl<'a> Share<'a> {
 
     /// What the experts work on, so wide: what the rank has taken, and those who share its experts' matrices.
     fn gathered(&self, width: usize) -> Vec<TensorPart> {
-        self.parts(self.training.expert * self.experts.groups, &self.own, width)
+        self.parts(self.training.expert * self.gathered, &self.own, width)
     }
 
     fn parts(&self, groups: usize, experts: &Range<usize>, width: usize) -> Vec<TensorPart> {
@@ -88,11 +91,6 @@ impl<'a> Share<'a> {
         };
         (0..groups).flat_map(|group| experts.clone().map(move |expert| (group, expert))).map(part).collect()
     }
-}
-
-/// Tokens of a micro-batch.
-fn all_tokens(training: &Training) -> usize {
-    training.batch.micro_batch_size * training.model.sequence
 }
 
 /// The layouts of what flows in and out of a module of experts, at a place among the ranks that share them out.
@@ -135,7 +133,7 @@ pub(super) fn layouts(program: &mut Program, training: &Training, place: usize, 
 pub(super) fn cost(training: &Training, place: usize, (kernel, module): (Kernel, Module), shares: u32) -> KernelCost {
     let share = Share::new(training, place);
     let (h, element) = (training.model.hidden, training.precision.parameter.size());
-    let even = all_tokens(training) * share.experts.top_k;
+    let even = training.batch.micro_batch_size * tensor_parallel::own(training).sequence * share.experts.top_k;
     let has_weights = matches!(module, Module::Route | Module::Experts);
     let count = |rows: usize| u32::try_from(rows).expect("a checked number of rows");
     let cost = KernelCost::free(kernel);

@@ -25,7 +25,7 @@ pub(super) fn apply(world: &mut World, op: OpId) -> Result<()> {
                 let is_new = |loss: &Loss| losses.iter().rev().all(|known| place(known) != place(loss));
                 losses.extend(loss.filter(is_new));
                 let of_router = router_loss(program, op, &results)?;
-                let place = |one: &Auxiliary| (one.layer, one.place, one.loss.micro_batch);
+                let place = |one: &Auxiliary| (one.layer, one.place, one.loss.micro_batch, one.loss.slice);
                 let is_new = |one: &Auxiliary| auxiliary.iter().rev().all(|known| place(known) != place(one));
                 auxiliary.extend(of_router.filter(is_new));
             }
@@ -74,11 +74,13 @@ fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<
     let Name::Inside(LOSS, layer, micro_batch) = program.buffers[written.index()].name else { return Ok(None) };
     let Some(Value::Cpu(tensors)) = results.get(1) else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.flatten_all()?.sum_all()?.to_scalar::<f64>()?;
+    let (setting, rank) = (&program.setting, view.rank);
+    let slice = setting.context.place(rank);
     // Ranks that all have all tokens all have the loss.
-    let all = program.setting.micro_batch_size * program.setting.model.as_ref().map_or(0, |model| model.sequence);
+    let all = setting.micro_batch_size * setting.model.as_ref().map_or(0, |model| model.sequence) / setting.context.ranks;
     let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
-    let place = if own < all { program.setting.tensor.place(view.rank) } else { 0 };
-    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice: 0, value } }))
+    let place = if own < all { setting.tensor.place(rank) } else { 0 };
+    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice, value } }))
 }
 
 impl Values {

@@ -1,6 +1,6 @@
 //! Snapshots: every parameter's gradient before the optimizer and its value behind it, for every update and rank. Mostly an update is a step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::Parameter;
@@ -144,16 +144,16 @@ pub fn mean_losses(losses: &[Loss], setting: &Setting) -> Vec<f64> {
     (0..steps).map(mean).collect()
 }
 
-/// The auxiliary losses of all layers in every step, as a mean over micro-batches.
+/// The auxiliary losses of all layers in every step, as a mean over micro-batches, and where ranks have slices of them, over these.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a number of micro-batches")]
 pub fn auxiliary_losses(all: &[Auxiliary]) -> Vec<f64> {
     let steps = all.iter().map(|one| one.loss.step + 1).max().unwrap_or(0);
     let mean = |step| {
         let mut of_step: Vec<&Auxiliary> = all.iter().filter(|one| one.loss.step == step).collect();
-        of_step.sort_by_key(|one| (one.layer, one.place, one.loss.micro_batch));
-        let micro_batches = of_step.iter().map(|one| one.loss.micro_batch).collect::<std::collections::BTreeSet<u32>>().len();
-        of_step.iter().map(|one| one.loss.value).sum::<f64>() / micro_batches.max(1) as f64
+        of_step.sort_by_key(|one| (one.layer, one.place, one.loss.micro_batch, one.loss.slice));
+        let slices: BTreeSet<_> = of_step.iter().map(|one| (one.loss.micro_batch, one.loss.slice)).collect();
+        of_step.iter().map(|one| one.loss.value).sum::<f64>() / slices.len().max(1) as f64
     };
     (0..steps).map(mean).collect()
 }

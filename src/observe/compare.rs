@@ -11,6 +11,7 @@ use super::report::Report;
 use crate::base::units::Clock;
 use crate::base::{Rank, Ticks};
 use crate::program::record::{OpRecord, Record};
+use crate::program::trace::Outcome;
 
 /// The name of the document's form.
 pub const SCHEMA: &str = "ranklab.compare/1";
@@ -216,6 +217,8 @@ impl Comparison {
 /// The numbers that one of them has.
 fn measures(a: &Side, b: &Side) -> Vec<Measure> {
     let one_unit = a.clock().unit() == b.clock().unit();
+    // A run that broke off did less of everything, which is no merit.
+    let have_ended = [a, b].iter().all(|side| side.record.header.outcome == Outcome::Completed);
     let rows = ROWS.iter().zip(a.numbers.iter().zip(&b.numbers));
     let measures = rows.map(|(&(name, unit, less_is_better, _), (&a_number, &b_number))| {
         let timed = unit == "*";
@@ -225,7 +228,7 @@ fn measures(a: &Side, b: &Side) -> Vec<Measure> {
             (true, false) => "slots / ns",
         };
         let change = a_number.zip(b_number).filter(|_| !timed || one_unit).map(|(a, b)| b - a);
-        Measure { name, unit, a: a_number, b: b_number, change, less_is_better }
+        Measure { name, unit, a: a_number, b: b_number, change, less_is_better: less_is_better.filter(|_| have_ended) }
     });
     measures.filter(|measure| measure.a.or(measure.b).is_some()).collect()
 }

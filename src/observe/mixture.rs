@@ -44,10 +44,9 @@ impl Mixture {
         }
         let model = program.setting.model.as_ref()?;
         let experts = model.experts.as_ref()?;
-        let tokens = program.setting.micro_batch_size * model.sequence / experts.groups.max(1);
-        let groups = experts.groups as u64;
-        let taken = experts.rows(model, tokens).into_iter().map(|rows| rows as u64 * groups).collect();
-        let layer = experts.group(model, tokens, 0);
+        let (size, groups) = (program.setting.micro_batch_size, experts.groups.count() as u64);
+        let taken = experts.rows(model, size).into_iter().map(|rows| rows as u64 * groups).collect();
+        let layer = experts.group(model, experts.group_tokens(model, size), 0);
         let ranks = experts.count / own_experts(program).max(1);
         let chosen = layer.loads.iter().map(|load| load * groups).collect();
         Some(Self { auxiliary_loss, ..Self::new(&layer, ranks, chosen, taken) })

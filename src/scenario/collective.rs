@@ -22,7 +22,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
     }
     if numerics.is_some_and(|numerics| numerics.values == Values::Real && numerics.dtype == Dtype::Bf16) {
         let problem = Problem::new("a payload of whole numbers has no exact sum in bf16").allowed("f32, f64");
-        written.refuse(&[&numerics_keys::DTYPE], problem.hint("values = \"shape\" follows any type"));
+        written.refuse(&[&numerics_keys::DTYPE], problem.hint("numerics.values = \"shape\" follows any type"));
     }
     if let Some(ranks) = ranks {
         training::refuse_real_ranks(written, &collective::RANKS, ranks, numerics);

@@ -3,6 +3,7 @@
 use super::keys::{batch, context_parallel, model, parallel, pipeline};
 use super::layer::{refuse_heads, refuse_uneven};
 use super::problem::Problem;
+use super::tensor_parallel::refuse_forgotten;
 use super::written::Written;
 use super::{ContextMethod, Training};
 use crate::base::Rank;
@@ -23,23 +24,29 @@ impl Training {
     /// The ranks that are followed of those that hold the same parameters as `rank` and see other data, `rank` among them, in order.
     #[must_use]
     pub fn data_group(&self, rank: Rank) -> Vec<Rank> {
-        let slices = self.mesh.group(rank, Axis::Context).into_iter();
-        let mut ranks: Vec<Rank> = slices.flat_map(|rank| self.mesh.group(rank, Axis::Data)).collect();
-        ranks.sort_unstable();
-        ranks
+        let [fast, slow] = self.data_axes().map(|axis| self.mesh.size(axis));
+        (0..fast * slow).map(|place| self.data_member(rank, place)).collect()
     }
 
     /// The place of `rank` among them.
     #[must_use]
     pub fn data_place(&self, rank: Rank) -> usize {
-        let mesh = &self.mesh;
-        let [data, context] = [Axis::Data, Axis::Context].map(|axis| mesh.coordinate(rank, axis));
-        // Ranks are numbered along the faster axis first.
-        if mesh.stride(Axis::Data) < mesh.stride(Axis::Context) {
-            context * mesh.size(Axis::Data) + data
-        } else {
-            data * mesh.size(Axis::Context) + context
-        }
+        let [fast, slow] = self.data_axes();
+        self.mesh.coordinate(rank, slow) * self.mesh.size(fast) + self.mesh.coordinate(rank, fast)
+    }
+
+    /// The rank at `place` among them.
+    #[must_use]
+    pub fn data_member(&self, rank: Rank, place: usize) -> Rank {
+        let [fast, slow] = self.data_axes();
+        let size = self.mesh.size(fast);
+        self.mesh.with(self.mesh.with(rank, fast, place % size), slow, place / size)
+    }
+
+    /// The axes along which they differ: ranks are numbered along the faster one first.
+    fn data_axes(&self) -> [Axis; 2] {
+        let [data, context] = [Axis::Data, Axis::Context];
+        if self.mesh.stride(data) < self.mesh.stride(context) { [data, context] } else { [context, data] }
     }
 }
 
@@ -74,10 +81,7 @@ pub(super) fn check(written: &mut Written, training: &Training) {
         let heads = [training.model.heads, training.model.kv_heads].map(|heads| (heads / tensor).max(1));
         refuse_heads(written, heads, ranks);
     }
-    if training.model.dropout > 0.0 {
-        let problem = Problem::new("attention by blocks does not drop probabilities").allowed("0");
-        written.refuse(&[&model::DROPOUT, &parallel::CONTEXT], problem.hint("context = 1 drops them"));
-    }
+    refuse_forgotten(written, training, ("ranks with slices of sequences", &parallel::CONTEXT), "context = 1");
     if training.pipeline.segments > 1 {
         let problem = Problem::new("a sequence goes through the pipeline in segments, or ranks have slices of it: not both");
         written.refuse(&[&pipeline::SEGMENTS, &pipeline::SCHEDULE, &parallel::CONTEXT], problem.hint("context = 1, or 1f1b"));

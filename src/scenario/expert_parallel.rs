@@ -1,16 +1,18 @@
 //! Experts inside a training step: `[experts]` beside `[model]`, and the ranks that share them out.
 //!
-//! Experts stand on data-parallel ranks, so that they are no factor of the world: `expert_tensor` x `expert` x `pipeline` must divide it, and
-//! the quotient is how many ranks have the same experts. Source: Megatron-LM, `parallel_state.py`.
+//! Experts stand on ranks that see different data, replicas and slices of their sequences alike, so that they are no factor of the world:
+//! `expert_tensor` x `expert` x `pipeline` must divide it, and the quotient is how many ranks have the same experts. Source: Megatron-LM,
+//! `parallel_state.py`, where the experts' mesh has no axis for slices of sequences.
 
 use super::experts::{read_popularity, refuse_choices, refuse_lots, refuse_uneven};
-use super::keys::{Section, batch, experts, fsdp, parallel, pipeline, recompute};
+use super::keys::{Section, batch, experts, fsdp, parallel, pipeline};
 use super::problem::Problem;
+use super::tensor_parallel::refuse_forgotten;
 use super::written::Written;
-use super::{Recompute, Reshard, Training};
+use super::{Reshard, Training};
 use crate::base::Rank;
 use crate::base::mesh::{Axis, Mesh};
-use crate::base::mixture::Mixture;
+use crate::base::mixture::{Groups, Mixture};
 use crate::base::model::Model;
 use crate::base::words::{counted, grouped};
 
@@ -29,7 +31,7 @@ pub(super) fn read(written: &mut Written, model: &mut Model, size: usize) -> Opt
     refuse_choices(written, count, top_k)?;
     let tokens = (model.sequence * size) as u64;
     let popularity = read_popularity(written, count, (tokens, tokens * top_k as u64))?;
-    model.experts = Some(Mixture { count, top_k, capacity_factor, auxiliary, groups: 1, popularity });
+    model.experts = Some(Mixture { count, top_k, capacity_factor, auxiliary, groups: Groups::default(), popularity });
     Some(())
 }
 
@@ -62,7 +64,7 @@ fn refuse_order(written: &mut Written, expert: usize) {
         && expert > 1
         && experts > data
     {
-        let problem = Problem::new("ranks that share out experts are neighbours among the replicas");
+        let problem = Problem::new("ranks that share out experts are neighbours among those that see other data");
         let problem = problem.allowed("an order with ep before dp");
         written.refuse(&[&parallel::ORDER, &parallel::EXPERT], problem.hint("tp-cp-ep-dp-pp would do"));
     }
@@ -98,24 +100,17 @@ fn illegal(mesh: &Mesh, expert: usize, tensor: usize, is_written: bool) -> Optio
 
 /// What only the whole training step tells.
 pub(super) fn check(written: &mut Written, training: &mut Training) {
-    let stretches = if training.tensor_parallel.sequence_parallel { training.mesh.size(Axis::Tensor) } else { 1 };
+    let [tensor, slices] = [Axis::Tensor, Axis::Context].map(|axis| training.mesh.size(axis));
+    let stretches = if training.tensor_parallel.sequence_parallel { tensor } else { 1 };
     let Some(mixture) = &mut training.model.experts else { return };
     // Each rank that keeps tokens of its own routes them by themselves.
-    mixture.groups = stretches;
+    mixture.groups = Groups { slices, placement: training.context_parallel.placement, stretches };
     let mixture = mixture.clone();
     let ranks = training.expert;
     let _ = refuse_uneven(written, mixture.count, ranks);
     let tokens = (training.batch.micro_batch_size * training.model.sequence) as u64;
     let _ = refuse_lots(written, tokens, (mixture.top_k * mixture.count) as u64);
-    if training.mesh.size(Axis::Context) > 1 {
-        let problem = Problem::new("a layer of experts takes whole sequences").allowed("context = 1");
-        written.refuse(&[&parallel::CONTEXT, &experts::COUNT], problem.hint("context = 1, or no experts"));
-    }
-    let is_forgotten = training.recompute.mode != Recompute::None && !training.recompute.preserve_rng_state;
-    if training.model.dropout > 0.0 && is_forgotten {
-        let problem = Problem::new("a layer with experts counts its random numbers by place, and needs no state of them");
-        written.refuse(&[&recompute::PRESERVE_RNG_STATE, &experts::COUNT], problem.allowed("preserve_rng_state = true"));
-    }
+    refuse_forgotten(written, training, ("layers with experts", &experts::COUNT), "a model without experts");
     if training.pipeline.segments > 1 {
         let problem = Problem::new("segments of sequences and experts are not computed together");
         written.refuse(&[&pipeline::SEGMENTS, &pipeline::SCHEDULE, &experts::COUNT], problem.hint("segments = 1, or 1f1b"));
@@ -149,26 +144,25 @@ fn refuse_shards(written: &mut Written, training: &Training) {
 }
 
 impl Training {
-    /// Where `rank` stands among those that share out the experts: neighbours along the data axis.
+    /// Where `rank` stands among those that share out the experts: neighbours among the ranks that see other data.
     #[must_use]
     pub fn expert_place(&self, rank: Rank) -> usize {
-        self.mesh.coordinate(rank, Axis::Data) % self.expert
+        self.data_place(rank) % self.expert
     }
 
     /// The ranks that share out the experts with `rank`, in order.
     #[must_use]
     pub fn expert_group(&self, rank: Rank) -> Vec<Rank> {
-        let first = self.mesh.coordinate(rank, Axis::Data) / self.expert * self.expert;
-        (first..first + self.expert).map(|place| self.mesh.with(rank, Axis::Data, place)).collect()
+        let first = self.data_place(rank) / self.expert * self.expert;
+        (first..first + self.expert).map(|place| self.data_member(rank, place)).collect()
     }
 
-    /// The number of that group: by stage, then by replica, then by slice.
+    /// The number of that group: by stage, then by their data, then by slice of the tensors.
     #[must_use]
     pub fn expert_group_number(&self, rank: Rank) -> usize {
-        let coordinate = |axis| self.mesh.coordinate(rank, axis);
-        let replicas = self.mesh.size(Axis::Data) / self.expert;
-        let replica = coordinate(Axis::Data) / self.expert;
-        (coordinate(Axis::Pipeline) * replicas + replica) * self.mesh.size(Axis::Tensor) + coordinate(Axis::Tensor)
+        let (groups, number) = (self.data_ranks() / self.expert, self.data_place(rank) / self.expert);
+        let [pipeline, tensor] = [Axis::Pipeline, Axis::Tensor].map(|axis| self.mesh.coordinate(rank, axis));
+        (pipeline * groups + number) * self.mesh.size(Axis::Tensor) + tensor
     }
 
     /// Where a rank stands among those of its stage that hold different parameters: by its experts, then by its slices.

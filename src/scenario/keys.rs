@@ -193,7 +193,7 @@ keys! {
         TENSOR "tensor" Integer(1, 65_536), Is("1"), "ranks", "tensor-parallel ranks, which share the matrices of each layer";
         CONTEXT "context" Integer(1, 65_536), Is("1"), "ranks", "context-parallel slices of every sequence";
         EXPERT "expert" Integer(1, 65_536), Is("1"), "ranks",
-            "ranks that share out the experts: no factor of the world, they are data-parallel ranks";
+            "ranks that share out the experts: no factor of the world, they are ranks with other tokens";
         EXPERT_TENSOR "expert_tensor" Integer(1, 65_536), Like("1", "as tensor"), "ranks",
             "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";

@@ -67,7 +67,10 @@ impl Scenario {
             Some(needed) if needed > memory => {
                 let message = format!("real values would take about {needed}, and this machine has {memory}");
                 let problem = Problem::new(message).about("numerics.values", Values::Real.name());
-                Err(Problems::of_file(name, problem.hint("values = \"shape\" follows shapes alone and needs no such memory")))
+                Err(Problems::of_file(
+                    name,
+                    problem.hint("numerics.values = \"shape\" follows shapes alone and needs no such memory"),
+                ))
             }
             _ if self.program_bytes() > Bytes(memory.0 / SHARE_OF_MEMORY) => {
                 let (needed, ops) = (self.program_bytes(), limits::whole(self.about_ops()));

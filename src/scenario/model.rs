@@ -67,7 +67,7 @@ fn read_dtype(written: &mut Written, numerics: Option<Numerics>) -> Option<Dtype
     let numerics = numerics?;
     if numerics.values == Values::Real && dtype != numerics.dtype && is_computed(numerics.dtype) {
         let message = format!("with real values parameters have the type of the run: {dtype} is not {}", numerics.dtype);
-        let problem = Problem::new(message).hint("values = \"shape\" follows any pair of types");
+        let problem = Problem::new(message).hint("numerics.values = \"shape\" follows any pair of types");
         written.refuse(&[key, &numerics::DTYPE], problem);
     }
     Some(dtype)

@@ -123,10 +123,11 @@ fn read_numerics(written: &mut Written) -> Option<Numerics> {
         && !is_computed(dtype)
     {
         let problem = Problem::new(format!("real values cannot be computed in {dtype}")).allowed("f32, f64, bf16");
-        written.refuse(&[&numerics::DTYPE, &model::PARAMETER_DTYPE], problem.hint("values = \"shape\" follows any type"));
+        written
+            .refuse(&[&numerics::DTYPE, &model::PARAMETER_DTYPE], problem.hint("numerics.values = \"shape\" follows any type"));
     }
     if let (Some(Values::Shape), Some(true)) = (values, exact) {
-        let problem = Problem::new("`exact` rounds real gradients, and values = \"shape\" has none");
+        let problem = Problem::new("`exact` rounds real gradients, and numerics.values = \"shape\" has none");
         written.refuse(&[&numerics::EXACT, &numerics::VALUES], problem.hint("values = \"real\", or leave `exact` out"));
     }
     Some(Numerics { values: values?, dtype: dtype?, exact: exact? })

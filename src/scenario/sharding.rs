@@ -96,7 +96,7 @@ pub(super) fn read_recompute(
     let saved = written.or(&recompute::SAVED, |written, key| written.choice(key, SavedTensors::find), Some(usual))?;
     if numerics.values == Values::Real && saved == SavedTensors::Megatron {
         let problem = Problem::new("with real values a layer keeps what the lab's own kernels need").allowed("lab");
-        let problem = problem.hint("values = \"shape\" follows any tensors");
+        let problem = problem.hint("numerics.values = \"shape\" follows any tensors");
         written.refuse(&[&recompute::SAVED, &numerics_keys::VALUES], problem);
     }
     let preserve_rng_state = written.flag(&recompute::PRESERVE_RNG_STATE)?;

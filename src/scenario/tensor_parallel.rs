@@ -53,12 +53,7 @@ pub(super) fn check(written: &mut Written, training: &Training) {
 /// What ranks that share tensors do not do.
 fn refuse_others(written: &mut Written, training: &Training) {
     refuse_splits(written, training);
-    let is_forgotten = training.recompute.mode != Recompute::None && !training.recompute.preserve_rng_state;
-    if training.model.dropout > 0.0 && is_forgotten {
-        let problem = Problem::new("ranks that share tensors count their random numbers by place, and need no state of them");
-        let problem = problem.allowed("preserve_rng_state = true").hint("tensor = 1 forgets where they stood");
-        written.refuse(&[&recompute::PRESERVE_RNG_STATE, &parallel::TENSOR], problem);
-    }
+    refuse_forgotten(written, training, ("ranks that share tensors", &parallel::TENSOR), "tensor = 1");
     if training.pipeline.segments > 1 {
         let problem = Problem::new("segments of sequences and ranks that share tensors are not computed together");
         written.refuse(&[&pipeline::SEGMENTS, &pipeline::SCHEDULE, &parallel::TENSOR], problem.hint("tensor = 1, or 1f1b"));
@@ -84,6 +79,16 @@ fn refuse_splits(written: &mut Written, training: &Training) {
     for (_, key, why) in obstacles.into_iter().filter(|(is_there, ..)| *is_there && split != FeedForwardSplit::ColRow) {
         let problem = Problem::new(format!("{why}, and `split = \"{split}\"` has none"));
         written.refuse(&[&tensor_parallel::SPLIT, key], problem.allowed("split = \"col-row\""));
+    }
+}
+
+/// Whoever computes modules counts: nothing can be forgotten.
+pub(super) fn refuse_forgotten(written: &mut Written, training: &Training, (who, key): (&str, &'static Key), hint: &str) {
+    let is_forgotten = training.recompute.mode != Recompute::None && !training.recompute.preserve_rng_state;
+    if training.model.dropout > 0.0 && is_forgotten {
+        let problem = Problem::new(format!("{who} count their random numbers by place, and need no state of them"));
+        let problem = problem.allowed("preserve_rng_state = true").hint(format!("{hint} forgets where they stood"));
+        written.refuse(&[&recompute::PRESERVE_RNG_STATE, key], problem);
     }
 }
 

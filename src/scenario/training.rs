@@ -142,7 +142,7 @@ pub(super) fn refuse_real_ranks(written: &mut Written, key: &'static Key, ranks:
         let problem = Problem::new(format!("{} ranks are too many for real values", grouped(ranks as i128)));
         let problem =
             problem.allowed(format!("at most {MOST_REAL_RANKS}: each computes and holds its own tensors, all on one machine"));
-        let hint = format!("values = \"shape\" follows shapes alone, on up to {} ranks", grouped(MOST_RANKS as i128));
+        let hint = format!("numerics.values = \"shape\" follows shapes alone, on up to {} ranks", grouped(MOST_RANKS as i128));
         written.refuse(&[key, &numerics_keys::VALUES], problem.hint(hint));
     }
 }

@@ -25,12 +25,24 @@ pub fn knobs(model: &Model) -> Vec<Knob> {
     of_setup(&model.lesson.lesson, &model.setup)
 }
 
+/// Sizes of a model that a preset gives.
+const SIZES: [&str; 4] = ["layers", "hidden", "heads", "sequence"];
+
+fn is_written(setting: &Setting) -> bool {
+    setting.key.section == Section::Model && setting.value.is_some()
+}
+
 fn of_setup(lesson: &Lesson, setup: &Setup) -> Vec<Knob> {
     let settings = settings(&setup.name, &setup.text, &setup.overrides()).unwrap_or_default();
     let offered = |setting: &Setting| lesson.knobs.iter().position(|knob| knob.key == setting.key.path());
+    // A preset beside sizes of the scenario's own gives only what those leave open: turning it would not do what it says.
+    let has_sizes = settings.iter().any(|setting| SIZES.contains(&setting.key.name) && is_written(setting));
     let mut knobs: Vec<(usize, Knob)> = Vec::new();
     for setting in settings {
         let place = offered(&setting);
+        if place.is_none() && has_sizes && matches!(setting.key.kind, Kind::Preset) {
+            continue;
+        }
         let choices = place.map_or_else(|| choices(setting.key.kind), |place| lesson.knobs[place].values.clone());
         if place.is_none() && !is_offered(setting.key) {
             continue;

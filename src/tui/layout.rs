@@ -246,6 +246,7 @@ fn held_lines(data: &RunData) -> Option<u16> {
     any.then(|| u16::try_from(data.ranks()).unwrap_or(u16::MAX))
 }
 
+/// The text is what Tab comes to first, as its own line says.
 fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     let mut rest = Cut(body);
     let shown = shown_beside(model);
@@ -259,12 +260,12 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
         // Without a pipeline what is in flight is the same everywhere; what moves beside the computations is the picture.
         let timeline = rest.top(with_all_lanes);
         let held = rest.top(0);
-        return vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)];
+        return vec![ruled(Pane::Timeline, timeline), ruled(Pane::Text, rest.0), ruled(Pane::Held, held)];
     }
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height.div_ceil(2)));
     let held = held_lines(data).map_or(0, |lines| lines.saturating_add(1).min(rest.0.height.div_ceil(2)));
     let held = rest.top(held);
-    vec![ruled(Pane::Timeline, timeline), ruled(Pane::Held, held), ruled(Pane::Text, rest.0)]
+    vec![ruled(Pane::Timeline, timeline), ruled(Pane::Text, rest.0), ruled(Pane::Held, held)]
 }
 
 /// What the page of the lesson shows beside its text.

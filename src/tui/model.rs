@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::base::{OpId, Rank, Ticks};
 use crate::observe::rows::Span;
 use crate::program::plan::Plan;
-use crate::teach::lesson::SCENARIO;
 use crate::teach::{Lesson, Library, Origin, Page};
 
 use super::axis::Window;
@@ -446,10 +445,10 @@ fn no_lesson() -> Lesson {
     own_lesson("", "")
 }
 
-/// A lesson without pages, for a scenario of the learner's own.
+/// A lesson without pages, for a scenario of the learner's own, which keeps its name: problems are told of the file that has them.
 #[must_use]
 pub fn own_lesson(title: &str, text: &str) -> Lesson {
-    let scenario = crate::teach::ScenarioText { name: SCENARIO.to_owned(), text: text.to_owned() };
+    let scenario = crate::teach::ScenarioText { name: title.to_owned(), text: text.to_owned() };
     Lesson {
         name: title.to_owned(),
         origin: Origin::Shipped,

@@ -321,3 +321,30 @@ fn experts_go_on_bit_for_bit_on_any_ranks() {
     let problems = checkpoint::start("test", &half, &scenario(dense)).expect_err("other parameters");
     assert!(problems.render(false, 200).contains("model.experts"), "{}", problems.render(false, 200));
 }
+
+/// Who has which tokens is no part of the model: what ranks with slices of sequences saved, any others go on from, and the other way round.
+#[test]
+fn experts_go_on_among_slices_of_sequences() {
+    let text = |steps: u32, strategy: &str, parallel: &str| {
+        let model = "[model]\nlayers = 2\nhidden = 20\nheads = 4\nsequence = 12\nvocab = 23\nffn = 12\n[experts]\ncount = 12\nskew = 0.5\n";
+        let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.01\n");
+        scenario(&format!("{model}[batch]\nmicro_batches = 2\nsteps = {steps}\n[parallel]\n{parallel}\n{rest}"))
+    };
+    let meshes = [
+        ("ddp", "context = 2\nexpert = 2\ndata = 2"),
+        ("zero-1", "context = 2\nexpert = 4\ndata = 2"),
+        ("zero-3", "context = 3\nexpert = 2\ndata = 2\norder = \"tp-ep-dp-cp-pp\""),
+        ("fsdp", "context = 2\nexpert = 2\ndata = 2\ntensor = 2"),
+        ("ddp", "expert = 2\ndata = 2"),
+    ];
+    for (place, &(strategy, mesh)) in meshes.iter().enumerate() {
+        let (whole, end) = finish(&text(3, strategy, mesh));
+        let (_, half) = finish(&text(1, strategy, mesh));
+        let rest = go_on(&half, &text(3, strategy, mesh));
+        assert_eq!(bits(&rest.losses), bits(&whole.losses[1..]), "{strategy} on {mesh}");
+        assert_same(&state(&rest), &end, mesh);
+        let (strategy, mesh) = meshes[(place + 1) % meshes.len()];
+        let rest = go_on(&half, &text(3, strategy, mesh));
+        assert!(["equal", "expected-drift"].contains(&rest.verdict.name()), "{mesh}: {:?}", rest.verdict);
+    }
+}

@@ -171,11 +171,14 @@ fn an_idle_trouble_stands_at_its_place() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_told() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
-    let output = Command::new(env!("CARGO_BIN_EXE_ranklab")).args(["show", "scenario"]).stdout(full).output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1));
-    let message = text(&output.stderr);
-    assert!(message.starts_with("error: cannot write ") && message.contains(" to standard output: "), "{message}");
+    for arguments in [&["show", "scenario"][..], &["--help"], &["run", "--help"], &["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+        let output = Command::new(env!("CARGO_BIN_EXE_ranklab")).args(arguments).stdout(full).output().expect("it ends");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let message = text(&output.stderr);
+        let is_told = message.starts_with("error: cannot write ") && message.contains(" to standard output: ");
+        assert!(is_told, "{arguments:?}: {message}");
+    }
 }
 
 /// What a command says beside its output may get lost; what it does, it does.

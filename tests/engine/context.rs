@@ -86,6 +86,27 @@ fn slices_in_half_precision_drift_no_more_than_they_may() {
     }
 }
 
+/// An element has its number among those of whole sequences, whoever has it: what one device drops is dropped, of attention's weights, too.
+#[test]
+fn slices_drop_what_one_device_drops() {
+    let (gpt, llama) = (format!("{GPT}dropout = 0.3\n"), format!("{LLAMA}dropout = 0.2\n"));
+    for (model, parallel, rest) in [
+        (&gpt, "context = 2", ""),
+        (&gpt, "context = 3\n[context_parallel]\nplacement = \"striped\"", "[numerics]\ndtype = \"f64\"\n"),
+        (&llama, "context = 2\n[context_parallel]\nmethod = \"all-gather\"", "[recompute]\nmode = \"full\"\n"),
+        (&llama, "context = 3\n[context_parallel]\nmethod = \"ulysses\"", "[numerics]\ndtype = \"f64\"\n"),
+        (&gpt, "context = 2\ntensor = 2\n[context_parallel]\nmethod = \"ulysses\"", "[recompute]\nmode = \"selective\"\n"),
+        (&llama, "context = 2\ntensor = 3\ndata = 2", "[tensor_parallel]\nsequence_parallel = false\n"),
+        (&gpt, "context = 2\ntensor = 2\n[tensor_parallel]\nsequence_parallel = true", "[numerics]\ndtype = \"f64\"\n"),
+        (&gpt, "context = 2\npipeline = 2\ndata = 2\nexpert = 4\n[experts]\ncount = 4", ""),
+    ] {
+        let text = text(model, 12, parallel, rest);
+        let run = run(&text);
+        assert!(["equal", "expected-drift"].contains(&run.verdict.name()), "{:?} for\n{text}", run.verdict);
+        assert_eq!(findings(run.session.program()), [], "{text}");
+    }
+}
+
 /// Ulysses beside the other axes: each rank of a group that shares tensors shares its heads once more.
 #[test]
 fn heads_are_swapped_for_tokens() {

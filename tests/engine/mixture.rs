@@ -112,6 +112,37 @@ fn tokens_are_shared_out_beside_experts() {
     }
 }
 
+/// Each rank routes the tokens of its slice of every sequence, wherever they stand in it, and experts stand on whoever sees other data: on
+/// replicas, on those with slices, and on both.
+#[test]
+fn slices_of_sequences_stand_beside_experts() {
+    let (gpt, llama) = (GPT.replace("sequence = 7", "sequence = 12"), LLAMA.replace("sequence = 9", "sequence = 24"));
+    let ring = |placement: &str| format!("[context_parallel]\nplacement = \"{placement}\"\n");
+    let by = |method: &str| format!("[context_parallel]\nmethod = \"{method}\"\n");
+    let strategy = |name: &str| format!("[data_parallel]\nstrategy = \"{name}\"\nbucket_mib = 0.01\n");
+    for (mesh, model, rest) in [
+        ("context = 2", &gpt, ring("contiguous")),
+        ("context = 2\nexpert = 2", &gpt, ring("zigzag")),
+        ("context = 3\nexpert = 3", &gpt, ring("striped")),
+        ("context = 4\nexpert = 4", &llama, ring("zigzag")),
+        ("context = 4\nexpert = 2", &llama, by("all-gather") + &strategy("zero-1")),
+        ("data = 2\ncontext = 2\nexpert = 2", &gpt, by("ulysses") + &strategy("zero-2")),
+        ("data = 2\ncontext = 2\nexpert = 4", &llama, strategy("zero-3")),
+        ("data = 2\ncontext = 2\nexpert = 2\norder = \"tp-ep-dp-cp-pp\"", &gpt, strategy("zero-3")),
+        ("data = 3\ncontext = 2\nexpert = 6", &gpt, strategy("ddp") + "expand = false\n"),
+        ("data = 2\ncontext = 4\nexpert = 4", &llama, strategy("fsdp") + "[fsdp]\nshard_size = 4\n"),
+        ("context = 2\npipeline = 2\nexpert = 2", &gpt, "[pipeline]\nschedule = \"zb-h1\"\n".to_owned()),
+        ("context = 2\npipeline = 2\nexpert = 2", &gpt, "[pipeline]\nschedule = \"dualpipe\"\n".to_owned()),
+        ("context = 2\ntensor = 2\nexpert = 2", &gpt, "[recompute]\nmode = \"full\"\n".to_owned()),
+        ("context = 2\ntensor = 2\nexpert = 2", &llama, "[tensor_parallel]\nsequence_parallel = true\n".to_owned()),
+        ("data = 2\ncontext = 3\ntensor = 2\nexpert = 3\norder = \"cp-tp-ep-dp-pp\"", &gpt, ring("striped")),
+        ("context = 4\nexpert = 4", &llama, "[numerics]\ndtype = \"f64\"\n".to_owned()),
+        ("context = 2\nexpert = 2", &gpt, "[numerics]\ndtype = \"bf16\"\n".to_owned()),
+    ] {
+        sound(&step(model, mesh, "count = 12\nskew = 0.8\ncapacity_factor = 1.5", &rest), CLOSE);
+    }
+}
+
 #[test]
 fn what_is_recomputed_dropped_and_rounded_is_what_one_device_has() {
     for rest in [
@@ -132,9 +163,9 @@ fn what_is_recomputed_dropped_and_rounded_is_what_one_device_has() {
     }
 }
 
-/// A mesh, and the strategy on it, that may be legal.
-fn any_mesh() -> impl Strategy<Value = (usize, usize, usize, usize, usize)> {
-    (0..4_usize, 0..3_usize, 0..3_usize, 0..4_usize, 0..5_usize)
+/// Powers of two along dp, pp, cp, tp and ep, and the strategy on them, that may be legal.
+fn any_mesh() -> impl Strategy<Value = ([u32; 5], usize)> {
+    ((0..4_u32, 0..3_u32, 0..3_u32, 0..3_u32, 0..4_u32).prop_map(|(d, p, c, t, e)| [d, p, c, t, e]), 0..5_usize)
 }
 
 proptest! {
@@ -142,14 +173,16 @@ proptest! {
 
     /// No mesh of up to 8 ranks hangs, and all have the numbers of one device.
     #[test]
-    fn any_legal_mesh_equals_one_device((data, pipeline, tensor, expert, strategy) in any_mesh(), skew in 0.0..1.5f64, seed in 0..99u32) {
-        let [data, pipeline, tensor, expert] = [data, pipeline, tensor, expert].map(|power| 1 << power);
-        prop_assume!(data * pipeline * tensor <= 8 && data % expert == 0);
+    fn any_legal_mesh_equals_one_device((powers, strategy) in any_mesh(), skew in 0.0..1.5f64, seed in 0..99u32) {
+        let [data, pipeline, context, tensor, expert] = powers.map(|power| 1_usize << power);
+        prop_assume!(data * pipeline * context * tensor <= 8 && (data * context) % expert == 0);
         let strategy = ["ddp", "zero-1", "zero-2", "zero-3", "fsdp"][strategy];
         prop_assume!(pipeline == 1 || !["zero-2", "zero-3"].contains(&strategy));
-        let mesh = format!("data = {data}\npipeline = {pipeline}\ntensor = {tensor}\nexpert = {expert}");
+        let mesh = format!(
+            "data = {data}\npipeline = {pipeline}\ncontext = {context}\ntensor = {tensor}\nexpert = {expert}"
+        );
         let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\nbucket_mib = 0.02\n");
-        let model = GPT.replace("heads = 6", "heads = 4");
+        let model = GPT.replace("heads = 6", "heads = 4").replace("sequence = 7", "sequence = 8");
         let text = step(&model, &mesh, &format!("count = 8\nskew = {skew:.2}"), &rest).replace("seed = 3", &format!("seed = {seed}"));
         let run = run(&text);
         prop_assert_eq!(&run.session.trace().outcome, &Outcome::Completed, "{}", text);
@@ -158,22 +191,26 @@ proptest! {
     }
 }
 
+/// Replicas, slices of their sequences, ranks that share out experts, and the mesh.
+fn meshes(all: &[(u32, u32, u32)]) -> impl Iterator<Item = ([u32; 3], String)> {
+    all.iter().map(|&(data, context, expert)| {
+        ([data, context, expert], format!("data = {data}\ncontext = {context}\nexpert = {expert}"))
+    })
+}
+
 /// Four all-to-alls for each layer and micro-batch, of all rows that are not the rank's own.
 #[test]
 fn ranks_send_tokens_to_experts_and_back() {
-    for (data, expert, count) in [(2, 2, 6), (3, 3, 6), (4, 2, 6), (4, 4, 8)] {
-        let run = sound(
-            &step(
-                GPT,
-                &format!("data = {data}\nexpert = {expert}"),
-                &format!("count = {count}\nskew = 1.0"),
-                "[data_parallel]\nexpand = false\n",
-            ),
-            CLOSE,
-        );
+    let model = GPT.replace("sequence = 7", "sequence = 12");
+    for ([data, context, expert], mesh) in
+        meshes(&[(2, 1, 2), (3, 1, 3), (4, 1, 2), (4, 1, 4), (1, 2, 2), (1, 4, 4), (2, 2, 2), (2, 2, 4), (1, 6, 3)])
+    {
+        let count = if expert == 4 { 8 } else { 6 };
+        let rest = "[data_parallel]\nexpand = false\n[context_parallel]\nplacement = \"striped\"\n";
+        let run = sound(&step(&model, &mesh, &format!("count = {count}\nskew = 1.0"), rest), CLOSE);
         let (program, found) = (run.session.program(), Mixture::of(run.session.program(), &[]).expect("experts"));
-        assert_eq!((found.ranks, found.dropped), (expert, 0));
-        assert_eq!(found.taken.iter().sum::<u64>(), 2 * 14, "two choices of fourteen tokens");
+        assert_eq!((found.ranks, found.dropped), (expert as usize, 0));
+        assert_eq!(found.taken.iter().sum::<u64>(), 2 * 24, "two choices of twenty-four tokens");
         let exchanges = |rank: usize| {
             let of_step = program.order[rank].iter().filter(|&&op| program.op(op).origin.step == 0);
             let is_exchange = |op: &&ranklab::base::OpId| match program.kind(**op) {
@@ -182,20 +219,17 @@ fn ranks_send_tokens_to_experts_and_back() {
             };
             of_step.copied().filter(|op| is_exchange(&op)).collect::<Vec<_>>()
         };
-        let each = count / expert;
-        for rank in 0..data {
+        let each = count / expert as usize;
+        for rank in 0..(data * context) as usize {
             let ops = exchanges(rank);
             assert_eq!(ops.len(), 4 * 4 * 4, "layers, micro-batches, ways");
-            let place = rank % expert;
-            let own: u64 = found.taken[place * each..(place + 1) * each].iter().sum();
-            let [out, back] = [28 - own, own * (expert as u64 - 1)].map(|rows| Bytes(rows * 24 * 4));
+            // Neighbours share out the experts: replicas, or slices before them. Every slice has as many tokens for each expert.
+            let place = rank % expert as usize;
+            let own = found.taken[place * each..(place + 1) * each].iter().sum::<u64>() / u64::from(context);
+            let [out, back] = [48 / u64::from(context) - own, own * u64::from(expert - 1)].map(|rows| Bytes(rows * 24 * 4));
             let moved: Vec<_> =
                 ops.iter().map(|&op| ranklab::program::exchange::Exchange::of(program, op).expect("an exchange")).collect();
-            assert_eq!(
-                moved.iter().map(|part| part.sent).sum::<Bytes>(),
-                Bytes((out.0 + back.0) * 32),
-                "{data}, {expert}, r{rank}"
-            );
+            assert_eq!(moved.iter().map(|part| part.sent).sum::<Bytes>(), Bytes((out.0 + back.0) * 32), "{mesh}, r{rank}");
             assert!(
                 moved.iter().all(|part| [part.sent, part.received] == [out, back] || [part.sent, part.received] == [back, out])
             );
@@ -206,11 +240,12 @@ fn ranks_send_tokens_to_experts_and_back() {
 /// A rank holds all of the model but other ranks' experts, and their gradients meet those alone who have the same.
 #[test]
 fn experts_are_held_once_for_each_group() {
-    for (data, expert) in [(2, 2), (4, 2), (6, 3)] {
-        let run = sound(
-            &step(GPT, &format!("data = {data}\nexpert = {expert}"), "count = 6", "[data_parallel]\nexpand = false\n"),
-            CLOSE,
-        );
+    let model = GPT.replace("sequence = 7", "sequence = 24");
+    for ([data, context, expert], mesh) in
+        meshes(&[(2, 1, 2), (4, 1, 2), (6, 1, 3), (1, 4, 4), (1, 4, 2), (2, 2, 2), (2, 3, 6), (2, 3, 3)])
+    {
+        let ranks = data * context;
+        let run = sound(&step(&model, &mesh, "count = 12", "[data_parallel]\nexpand = false\n"), CLOSE);
         let program = run.session.program();
         let held = |rank: u32, of: fn(&Parameter) -> bool| -> usize {
             let own = program.buffers.iter().filter(|buffer| buffer.rank == Rank(rank)).filter_map(|buffer| match buffer.name {
@@ -220,17 +255,17 @@ fn experts_are_held_once_for_each_group() {
             own.filter(|parameter| of(parameter)).map(Parameter::elements).sum()
         };
         let all: usize = program.parameters.iter().filter(|one| one.expert().is_some()).map(Parameter::elements).sum();
-        assert_eq!(all, 4 * 6 * 2 * 24 * 20, "layers, experts, matrices");
+        assert_eq!(all, 4 * 12 * 2 * 24 * 20, "layers, experts, matrices");
         let dense: usize = program.parameters.iter().filter(|one| one.expert().is_none()).map(Parameter::elements).sum();
-        for rank in 0..data {
+        for rank in 0..ranks {
             assert_eq!(held(rank, |one| one.expert().is_some()), all / expert as usize);
             assert_eq!(held(rank, |one| one.expert().is_none()), dense);
         }
         let groups: Vec<(&str, usize)> = program.groups.iter().map(|group| (group.name.as_str(), group.ranks.len())).collect();
         let of_experts: Vec<_> = groups.iter().filter(|(name, _)| name.starts_with("edp")).collect();
-        assert_eq!(of_experts.len(), if data == expert { 0 } else { expert as usize }, "{groups:?}");
-        assert!(of_experts.iter().all(|(_, ranks)| *ranks == (data / expert) as usize), "{groups:?}");
-        assert!(groups.contains(&("dp0", data as usize)), "{groups:?}");
+        assert_eq!(of_experts.len(), if ranks == expert { 0 } else { expert as usize }, "{groups:?}");
+        assert!(of_experts.iter().all(|(_, same)| *same == (ranks / expert) as usize), "{groups:?}");
+        assert!(groups.contains(&("dp0", ranks as usize)), "{groups:?}");
     }
 }
 
@@ -243,26 +278,23 @@ fn number(count: u64) -> f64 {
 #[test]
 fn what_ranks_hold_and_move_has_a_closed_form() {
     for strategy in ["ddp", "zero-1", "zero-2", "zero-3"] {
-        for (data, expert) in [(2, 1), (2, 2), (4, 2), (3, 3), (8, 2)] {
+        for ([data, context, _], mesh) in
+            meshes(&[(2, 1, 1), (2, 1, 2), (4, 1, 2), (3, 1, 3), (8, 1, 2), (1, 2, 2), (2, 2, 2), (1, 4, 2), (2, 2, 4)])
+        {
             let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\nexpand = false\n");
             let model = GPT.replace("layers = 4", "layers = 2").replace("vocab = 31", "vocab = 32");
-            let text = step(&model, &format!("data = {data}\nexpert = {expert}"), "count = 6", &rest).replace("sgd\"", "adamw\"");
+            let model = model.replace("sequence = 7", "sequence = 8");
+            let text = step(&model, &mesh, "count = 12", &rest).replace("sgd\"", "adamw\"");
+            let ranks = data * context;
             let run = run(&text);
             let formulas = formula::of(&run.scenario);
             let of = |quantity| formula::find(&formulas, quantity).expect("a formula").value;
-            let rank = &metrics(&run).ranks[data - 1];
+            let rank = &metrics(&run).ranks[ranks as usize - 1];
             let state = rank.state.parameter + rank.state.gradient + rank.state.optimizer;
             let padding = number(state.0) - of(Quantity::State);
-            assert!(
-                (0.0..=400.0 * number(data as u64)).contains(&padding),
-                "{strategy}, {data}, {expert}: {state} is {padding} off"
-            );
+            assert!((0.0..=400.0 * f64::from(ranks)).contains(&padding), "{strategy}, {mesh}: {state} is {padding} off");
             let moved = rank.traffic_psi;
-            assert!(
-                (moved - of(Quantity::Traffic)).abs() < 1e-9,
-                "{strategy}, {data}, {expert}: {moved}, {}",
-                of(Quantity::Traffic)
-            );
+            assert!((moved - of(Quantity::Traffic)).abs() < 1e-9, "{strategy}, {mesh}: {moved}, {}", of(Quantity::Traffic));
         }
     }
 }
@@ -300,10 +332,23 @@ fn the_auxiliary_loss_is_reported_and_evens_out_probabilities() {
     assert_eq!(of(0.0), [0.0; 3]);
 }
 
+/// What ranks find for their own tokens is as a mean what one finds for all, where all groups have equal loads.
+#[test]
+fn the_auxiliary_loss_does_not_know_who_has_which_tokens() {
+    let model = GPT.replace("layers = 4", "layers = 1").replace("sequence = 7", "sequence = 12");
+    let of = |mesh: &str| run(&step(&model, mesh, "count = 4\nauxiliary = 0.3", "")).given().auxiliary[0];
+    let one = of("data = 2");
+    for mesh in ["data = 2\ncontext = 2", "data = 2\ncontext = 3\nexpert = 2", "data = 2\ncontext = 3\ntensor = 2\nexpert = 2"] {
+        let found = of(mesh);
+        assert!((found - one).abs() < 1e-6, "{found} is not {one} on {mesh}");
+    }
+}
+
 #[test]
 fn a_program_with_experts_is_text() {
-    for mesh in ["data = 2\nexpert = 2", "data = 2\ntensor = 2\nexpert = 2"] {
-        let scenario = scenario(&step(LLAMA, mesh, "count = 4\nskew = 0.3\ncapacity_factor = 1.5", ""));
+    let model = LLAMA.replace("sequence = 9", "sequence = 12");
+    for mesh in ["data = 2\nexpert = 2", "data = 2\ntensor = 2\nexpert = 2", "context = 3\nexpert = 3"] {
+        let scenario = scenario(&step(&model, mesh, "count = 6\nskew = 0.3\ncapacity_factor = 1.5", ""));
         assert!(check(&scenario).expect("a program").findings.is_empty());
         let program = ranklab::compile::compile(&scenario).program;
         assert_eq!(text::parse(&program.to_string()).expect("its own text"), program);
@@ -331,8 +376,13 @@ fn what_cannot_be_is_refused_with_what_could() {
     for (mesh, experts, rest, wanted) in [
         ("data = 4\nexpert = 3", "count = 6", "", ["does not divide 4 ranks", "expert = 2, or 6 ranks would do"]),
         ("data = 4\nexpert = 4", "count = 6", "", ["cannot be shared out evenly", "count = 4 or 8 would do"]),
-        ("data = 4\nexpert = 2\norder = \"tp-cp-dp-ep-pp\"", "count = 4", "", ["neighbours among the replicas", "ep before dp"]),
-        ("context = 2", "count = 4", "", ["takes whole sequences", "context = 1"]),
+        (
+            "data = 4\nexpert = 2\norder = \"tp-cp-dp-ep-pp\"",
+            "count = 4",
+            "",
+            ["neighbours among those that see other data", "ep before dp"],
+        ),
+        ("context = 2\ndata = 2\nexpert = 3", "count = 6", "", ["does not divide 4 ranks", "expert = 2, or 6 ranks would do"]),
         ("data = 2\nexpert = 2", "count = 2\ntop_k = 3", "", ["cannot go to 3 of 2 experts", "1 to 2"]),
         (
             "tensor = 2\ndata = 2\nexpert = 2\nexpert_tensor = 1",

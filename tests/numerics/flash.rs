@@ -3,7 +3,7 @@
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use proptest::prelude::*;
 use ranklab::base::settings::Placement;
-use ranklab::engine::kernels::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
+use ranklab::engine::kernels::cpu::flash::{self, Block, Drops, Mask, MergeRule, Outcome, State};
 
 use super::cases::{distance, elements};
 
@@ -14,6 +14,8 @@ struct Case {
     v: Tensor,
     gradient: Tensor,
     causal: bool,
+    /// How much of the weights is dropped.
+    dropout: f64,
 }
 
 /// Output, log-sum-exp, and the gradients of q, k and v, in the order of the sequence.
@@ -44,6 +46,7 @@ impl Case {
             v: tensor(kv, 0.3, 1.0)?,
             gradient: tensor(n, 0.4, 1.0)?,
             causal,
+            dropout: 0.0,
         })
     }
 
@@ -59,12 +62,26 @@ impl Case {
             v: tensor(&|j, d| (0.3 * j * d + 0.4 * d + 0.05 * j).sin())?,
             gradient: tensor(&|i, d| (0.2 * i + 0.6 * d).cos())?,
             causal,
+            dropout: 0.0,
         })
     }
 
     fn to_dtype(&self, dtype: DType) -> Result<Self> {
         let [q, k, v, gradient] = [&self.q, &self.k, &self.v, &self.gradient].map(|tensor| tensor.to_dtype(dtype));
-        Ok(Self { q: q?, k: k?, v: v?, gradient: gradient?, causal: self.causal })
+        Ok(Self { q: q?, k: k?, v: v?, gradient: gradient?, causal: self.causal, dropout: self.dropout })
+    }
+
+    /// Which weights of these queries on these keys stay, by sequence, head, query and key: some by their positions.
+    fn keep(&self, queries: &[u32], keys: &[u32]) -> Vec<u8> {
+        let (b, _, n, _) = self.q.dims4().unwrap_or_default();
+        let stays =
+            |head: u32, q: u32, k: u32| u8::from(f64::from((7 * head + 11 * q + 5 * k + q * k) % 10) >= 10.0 * self.dropout);
+        let rows = (0..(b * n) as u32).flat_map(|head| queries.iter().map(move |&q| (head, q)));
+        rows.flat_map(|(head, q)| keys.iter().map(move |&k| stays(head, q, k))).collect()
+    }
+
+    fn drops<'k>(&self, keep: &'k [u8]) -> Option<Drops<'k>> {
+        (self.dropout > 0.0).then_some(Drops { keep, probability: self.dropout })
     }
 
     /// Plain attention in this case's type, and candle's gradients.
@@ -81,7 +98,10 @@ impl Case {
         let most = scores.max_keepdim(D::Minus1)?.detach();
         let weights = scores.broadcast_sub(&most)?.exp()?;
         let total = weights.sum_keepdim(D::Minus1)?;
-        let output = weights.broadcast_div(&total)?.matmul(&group(&v)?)?.transpose(1, 2)?.contiguous()?;
+        let all: Vec<u32> = (0..t as u32).collect();
+        let keep = Tensor::from_vec(self.keep(&all, &all), (b, n, t, t), &Device::Cpu)?.to_dtype(q.dtype())?;
+        let kept = ((weights.broadcast_div(&total)? * keep)? / (1.0 - self.dropout))?;
+        let output = kept.matmul(&group(&v)?)?.transpose(1, 2)?.contiguous()?;
         let lse = (total.log()? + most)?.squeeze(3)?;
         let store = (&output * &self.gradient)?.sum_all()?.backward()?;
         let of = |variable: &Var| store.get(variable).cloned().expect("a gradient");
@@ -96,6 +116,7 @@ impl Case {
         let mask = |rank: usize, source: usize| {
             if self.causal { Mask::Causal { queries: &held[rank], keys: &held[source] } } else { Mask::Full }
         };
+        let keep = |rank: usize, source: usize| self.keep(&held[rank], &held[source]);
         let from = |rank: usize| (0..ranks).map(move |hop| (rank + ranks - hop) % ranks);
         let mut results: [Vec<Tensor>; 5] = Default::default();
         let mut key_gradients: Vec<[Option<Tensor>; 2]> = vec![[None, None]; ranks];
@@ -104,7 +125,8 @@ impl Case {
             let mut state: Option<State> = None;
             for source in from(rank) {
                 let (k, v) = (part(&self.k, source)?, part(&self.v, source)?);
-                let block = flash::attend(&q, Block { k: &k, v: &v }, &mask(rank, source))?;
+                let keep = keep(rank, source);
+                let block = flash::attend(&q, Block { k: &k, v: &v, drops: self.drops(&keep) }, &mask(rank, source))?;
                 state = Some(state.map_or(Ok(block.clone()), |state| flash::merge(&state, &block, MergeRule::Exact))?);
             }
             let [output, lse] = flash::finish(&state.expect("at least one block"))?;
@@ -115,7 +137,9 @@ impl Case {
                 let (k, v) = (part(&self.k, source)?, part(&self.v, source)?);
                 let [dk, dv] = &key_gradients[source];
                 let earlier = [dq.as_ref(), dk.as_ref(), dv.as_ref()];
-                let [q_gradient, dk, dv] = flash::backward(&q, Block { k: &k, v: &v }, outcome, &mask(rank, source), earlier)?;
+                let keep = keep(rank, source);
+                let block = Block { k: &k, v: &v, drops: self.drops(&keep) };
+                let [q_gradient, dk, dv] = flash::backward(&q, block, outcome, &mask(rank, source), earlier)?;
                 dq = Some(q_gradient);
                 key_gradients[source] = [Some(dk), Some(dv)];
             }
@@ -224,13 +248,27 @@ fn tiles_join() -> Result<()> {
     Ok(())
 }
 
+/// Weights are dropped behind the softmax, wherever their query and their key stand.
+#[test]
+fn the_same_weights_are_dropped_in_any_blocks() -> Result<()> {
+    for (dims, dropout) in [([2, 12, 4, 2, 3], 0.3), ([1, 16, 3, 1, 5], 0.8), ([1, 520, 1, 1, 3], 0.1)] {
+        for causal in [true, false] {
+            let case = Case { dropout, ..Case::new(dims, 2.0, causal, DType::F64)? };
+            for split in splits().filter(|split| dims[1].is_multiple_of(split.placement.divisor(split.ranks))) {
+                check(&case, split, 1e-12)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A block that lies wholly in the future: nothing is seen, nothing changes, and no gradient comes of it.
 #[test]
 fn a_masked_block_does_nothing() -> Result<()> {
     for dtype in [DType::F64, DType::F32] {
         let case = Case::new([2, 6, 4, 2, 3], 3.0, true, dtype)?;
         let (early, late): (Vec<u32>, Vec<u32>) = ((0..6).collect(), (6..12).collect());
-        let block = Block { k: &case.k, v: &case.v };
+        let block = Block::new(&case.k, &case.v);
         let unseen = flash::attend(&case.q, block, &Mask::Causal { queries: &early, keys: &late })?;
         assert!(elements(&unseen.output)?.iter().chain(&elements(&unseen.total)?).all(|&x| x == 0.0));
         let seen = flash::attend(&case.q, block, &Mask::Causal { queries: &early, keys: &early })?;
@@ -253,7 +291,7 @@ fn a_masked_block_does_nothing() -> Result<()> {
 #[test]
 fn a_state_of_zeros_saw_nothing() -> Result<()> {
     let case = Case::new([1, 5, 2, 2, 3], 3.0, false, DType::F64)?;
-    let seen = flash::attend(&case.q, Block { k: &case.k, v: &case.v }, &Mask::Full)?;
+    let seen = flash::attend(&case.q, Block::new(&case.k, &case.v), &Mask::Full)?;
     let zeros = State { most: seen.most.zeros_like()?, total: seen.total.zeros_like()?, output: seen.output.zeros_like()? };
     let merged = flash::merge(&zeros, &seen, MergeRule::Exact)?;
     for (merged, seen) in [(&merged.most, &seen.most), (&merged.total, &seen.total), (&merged.output, &seen.output)] {
@@ -266,7 +304,7 @@ fn a_state_of_zeros_saw_nothing() -> Result<()> {
 fn a_nan_goes_through() -> Result<()> {
     let case = Case::new([1, 5, 1, 1, 3], 1.0, false, DType::F32)?;
     let q = (&case.q * f64::NAN)?;
-    let state = flash::attend(&q, Block { k: &case.k, v: &case.v }, &Mask::Full)?;
+    let state = flash::attend(&q, Block::new(&case.k, &case.v), &Mask::Full)?;
     assert!(elements(&state.output)?.iter().all(|x| x.is_nan()));
     Ok(())
 }
@@ -276,13 +314,13 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     let case = Case::new([1, 4, 4, 2, 3], 1.0, true, DType::F32)?;
     let other = Case::new([1, 5, 3, 3, 3], 1.0, true, DType::F32)?;
     let positions: Vec<u32> = (0..4).collect();
-    let block = Block { k: &case.k, v: &case.v };
+    let block = Block::new(&case.k, &case.v);
     let refused = |result: Result<State>, word: &str| {
         let error = result.expect_err("refused").to_string();
         assert!(error.contains(word), "{error}");
     };
     refused(flash::attend(&other.q, block, &Mask::Full), "does not fit");
-    refused(flash::attend(&case.q, Block { k: &case.k, v: &other.v }, &Mask::Full), "values");
+    refused(flash::attend(&case.q, Block::new(&case.k, &other.v), &Mask::Full), "values");
     refused(flash::attend(&case.q, block, &Mask::Causal { queries: &positions[1..], keys: &positions }), "mask");
     refused(flash::attend(&case.q.to_dtype(DType::F64)?, block, &Mask::Full), "dtype");
     refused(flash::attend(&case.q.to_dtype(DType::U32)?, block, &Mask::Full), "f32 and f64");

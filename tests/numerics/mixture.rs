@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Result, Tensor};
+use ranklab::base::Placement;
+use ranklab::base::mesh::Axis;
+use ranklab::base::mixture::Groups;
 use ranklab::base::model::{Model, Parameter, Segment};
 use ranklab::engine::kernels::cpu::data::batch;
 use ranklab::engine::kernels::cpu::{Dims, experts, init};
@@ -19,22 +22,45 @@ const GPT: &str = "layers = 3\nhidden = 12\nheads = 3\nsequence = 7\nvocab = 31\
 const LLAMA: &str = "layers = 2\nhidden = 16\nheads = 4\nkv_heads = 2\nsequence = 5\nvocab = 29\nffn = 6\nbias = \"none\"\n\
     norm = \"rms\"\nactivation = \"swiglu\"\npositions = \"rotary\"\nfused_qkv = false\n";
 
-/// Where a micro-batch goes in a layer, as an expert has room for it: in each group first choices before second ones.
-fn route(model: &Model, tokens: usize, place: (u64, u32, u32)) -> Result<Route> {
+/// By token of a micro-batch of `b` sequences, its group: the slice that has its position, and the stretch of that slice's tokens.
+fn groups(model: &Model, b: usize, of: Groups) -> Vec<usize> {
+    let (n, t) = (of.slices, model.sequence);
+    let slice = |position: usize| match of.placement {
+        _ if n == 1 => 0,
+        Placement::Contiguous => position / (t / n),
+        Placement::Striped => position % n,
+        Placement::Zigzag => {
+            let chunk = position / (t / (2 * n));
+            chunk.min(2 * n - 1 - chunk)
+        }
+    };
+    let (mut seen, each) = (vec![0; n], b * t / of.count());
+    let mut group = |token: usize| {
+        let slice = slice(token % t);
+        seen[slice] += 1;
+        slice * of.stretches + (seen[slice] - 1) / each
+    };
+    (0..b * t).map(&mut group).collect()
+}
+
+/// Where a micro-batch of `b` sequences goes in a layer, as an expert has room for it: in each group first choices before second ones.
+fn route(model: &Model, b: usize, place: (u64, u32, u32)) -> Result<Route> {
     let mixture = model.experts.as_ref().expect("experts");
-    let (k, count, each) = (mixture.top_k, mixture.count, tokens / mixture.groups);
+    let (tokens, groups) = (b * model.sequence, groups(model, b, mixture.groups));
+    let (k, count, each) = (mixture.top_k, mixture.count, tokens / mixture.groups.count());
     let even = (each * k) as f64 / count as f64;
     let room = if mixture.capacity_factor > 0.0 { (mixture.capacity_factor * even).ceil() as usize } else { each };
     let (mut taken, mut choices) = (vec![0.0; tokens * count], vec![0_u32; count]);
-    for group in 0..mixture.groups {
-        let chosen = mixture.routing(model, each, place, group..group + 1).chosen;
+    for group in 0..mixture.groups.count() {
+        let chosen = mixture.routing(model, b, place, group..group + 1).chosen;
+        let own: Vec<usize> = (0..tokens).filter(|token| groups[*token] == group).collect();
         let mut load = vec![0; count];
         for choice in 0..k {
-            for token in 0..each {
-                let expert = chosen[token * k + choice] as usize;
+            for (row, token) in own.iter().enumerate() {
+                let expert = chosen[row * k + choice] as usize;
                 choices[expert] += 1;
                 if load[expert] < room {
-                    taken[(group * each + token) * count + expert] = 1.0;
+                    taken[token * count + expert] = 1.0;
                     load[expert] += 1;
                 }
             }
@@ -53,13 +79,13 @@ fn expected(run: &Run) -> Result<(BTreeMap<String, Tensor>, Vec<f64>)> {
     let dims = Dims { model: model.clone(), micro_batch_size: b, grid: None, half: false, segment: Segment::WHOLE };
     let first = |parameter: &Parameter| Ok((parameter.name.clone(), init::parameter(parameter, seed, DType::F64)?));
     let mut values: BTreeMap<String, Tensor> = model.parameters().iter().map(first).collect::<Result<_>>()?;
-    let of_step = training.batch.micro_batches * training.data_ranks() as u32;
+    let of_step = training.batch.micro_batches * training.mesh.size(Axis::Data) as u32;
     let mut losses = Vec::new();
     for step in 0..training.batch.steps {
         let (mut next, mut loss) = (values.clone(), 0.0);
         for m in step * of_step..(step + 1) * of_step {
             let (tokens, targets) = batch(u64::from(m) * b as u64, &dims, seed)?;
-            let routes = (0..model.layers).map(|layer| route(model, b * model.sequence, (seed, layer as u32, m)));
+            let routes = (0..model.layers).map(|layer| route(model, b, (seed, layer as u32, m)));
             let routes = routes.collect::<Result<Vec<_>>>()?;
             let outcome = oracle::run_routed(model, &values, (&BTreeMap::new(), &routes), &tokens, &targets)?;
             loss += outcome.loss.to_scalar::<f64>()? / f64::from(of_step);
@@ -141,6 +167,25 @@ fn so_is_one_of_slices() -> Result<()> {
         let experts = "[experts]\ncount = 4\nskew = 0.5\nauxiliary = 0.4\ncapacity_factor = 1.5\n";
         let model = LLAMA.replace("sequence = 5", "sequence = 8").replace("ffn = 6", "ffn = 8");
         check(&format!("[model]\n{model}[batch]\nmicro_batches = 2\nmicro_batch_size = 1\nsteps = 2\n{rest}{experts}"))?;
+    }
+    Ok(())
+}
+
+/// The same where each rank has a slice of every sequence, and experts stand on those with other slices.
+#[test]
+fn so_is_one_of_slices_of_sequences() -> Result<()> {
+    for (model, mesh, context) in [
+        (GPT, "context = 2\nexpert = 2", "placement = \"zigzag\""),
+        (GPT, "context = 3", "placement = \"striped\""),
+        (LLAMA, "context = 4\nexpert = 4", "placement = \"contiguous\"\nmethod = \"all-gather\""),
+        (LLAMA, "data = 2\ncontext = 2\nexpert = 4", "method = \"ulysses\""),
+        (GPT, "data = 2\ncontext = 3\nexpert = 2\norder = \"tp-ep-dp-cp-pp\"", "placement = \"striped\""),
+        (LLAMA, "context = 2\ntensor = 2\nexpert = 2", "placement = \"zigzag\"\n[tensor_parallel]\nsequence_parallel = true"),
+    ] {
+        let model = model.replace("sequence = 5", "sequence = 8").replace("sequence = 7", "sequence = 12");
+        let experts = "[experts]\ncount = 4\nskew = 0.5\nauxiliary = 0.4\ncapacity_factor = 1.5\n";
+        let text = format!("[model]\n{model}[batch]\nmicro_batches = 2\nmicro_batch_size = 3\nsteps = 2\n[parallel]\n{mesh}\n");
+        check(&format!("{text}[context_parallel]\n{context}\n{experts}"))?;
     }
     Ok(())
 }

@@ -23,15 +23,21 @@ const MESHES: [&str; 6] = [
     "pipeline = 3\ndata = 2\ntensor = 2\norder = \"pp-dp-tp-cp\"",
 ];
 
+/// Meshes on which ranks meet across two axes.
+const ACROSS: [&str; 3] =
+    ["context = 2\ndata = 3", "context = 2\ndata = 2\nexpert = 2", "context = 2\ndata = 2\nexpert = 4\norder = \"pp-dp-cp-tp\""];
+
 #[test]
 fn what_groups_are_sent_is_what_is_sent() {
-    for mesh in MESHES {
+    for mesh in MESHES.into_iter().chain(ACROSS) {
         for strategy in ["ddp", "zero-1", "fsdp"] {
             for expand in [true, false] {
                 let settings = format!("[data_parallel]\nstrategy = \"{strategy}\"\nexpand = {expand}\nbucket_mib = 0.01");
                 let text = text(mesh, &settings);
                 let (run, cube) = (run(&text), Cube::of(&scenario(&text)).expect("a mesh"));
                 let metrics = metrics(&run);
+                let program = run.session.program();
+                assert_eq!(cube.mesh.ranks(), program.ranks() * program.fold(), "{text}");
                 for rank in (0..cube.mesh.ranks()).map(Rank::new) {
                     let parties = cube.parties(&run.observed().run, rank);
                     let sent: Bytes = parties.iter().map(|party| party.sent).sum();

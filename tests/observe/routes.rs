@@ -68,7 +68,8 @@ fn a_layer_of_a_step_has_its_routes() {
     ] {
         let run = run(&text(parallel, experts, more));
         let (program, observed) = (run.session.program().clone(), run.observed());
-        let groups = program.setting.model.as_ref().and_then(|model| model.experts.as_ref()).map_or(1, |experts| experts.groups);
+        let groups =
+            program.setting.model.as_ref().and_then(|model| model.experts.as_ref()).map_or(1, |experts| experts.groups.count());
         let step = Step::of(&observed.run).expect("layers of experts");
         let progress = Progress::new(&observed.run);
         let mut sites = BTreeSet::new();

@@ -1,6 +1,6 @@
 //! Rows of the data panels: the arrows choose one, Enter goes to what it speaks of; messages and keys have their places at every size.
 
-use super::{ASCII_MONO, Lab};
+use super::{ASCII_MONO, Lab, pictures::text};
 use ranklab::base::Rank;
 use ranklab::observe::state::State;
 use ranklab::teach::Library;
@@ -156,5 +156,33 @@ fn acted_on_is_seen(lab: &mut Lab) {
         lab.press("Enter");
         let seen = ["(Enter", "Enter runs it with", "Enter shows its answer"].iter().any(|hint| before.contains(hint));
         assert!(lab.model.lesson.taken() == taken || seen, "page {}: not seen in\n{before}", lab.model.lesson.page + 1);
+    }
+}
+
+/// What the palette sets is what `--set` would: any key, whether or not a knob offers the value.
+#[test]
+fn any_key_can_be_set() {
+    let mut lab = Lab::opened((120, 36), ASCII_MONO);
+    lab.palette("set batch.micro_batches=5");
+    assert_eq!(lab.model.setup.overrides(), ["batch.micro_batches=5"]);
+    assert!(text(&lab.model).contains("F4") && !text(&lab.model).contains("F5"), "{}", text(&lab.model));
+    lab.palette("set batch.micro_batch=5");
+    let shown = text(&lab.model);
+    assert!(shown.contains("batch.micro_batch") && shown.contains("did you mean"), "{shown}");
+    lab.press("Esc");
+    lab.palette("set 5");
+    assert!(lab.model.message.starts_with("set KEY=VALUE"), "{}", lab.model.message);
+    assert_eq!(lab.model.setup.overrides(), ["batch.micro_batches=5"]);
+}
+
+/// What takes no time has no place in a row, and is found all the same.
+#[test]
+fn ops_that_take_no_time_are_found() {
+    let mut lab = Lab::opened((120, 36), ASCII_MONO);
+    for (sought, row) in [("optimizer head", 3), ("zero-gradients", 0)] {
+        lab.press("/");
+        lab.type_text(sought);
+        lab.press("Enter");
+        assert!(lab.model.message.starts_with(&format!("found {sought}: r{row}")), "{}", lab.model.message);
     }
 }

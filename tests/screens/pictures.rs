@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{ASCII_MONO, BLOCKS_DARK, Lab};
-use ranklab::tui::model::Model;
+use ranklab::tui::model::{Model, View};
+use ranklab::tui::update::{Message, update};
 use ranklab::tui::view::view;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -164,6 +165,21 @@ fn what_follows_a_prefix_key() {
 fn too_small_a_terminal_is_told() {
     let shown = text(&Lab::opened((54, 12), ASCII_MONO).model);
     assert_eq!(shown.trim_end(), "60x18 needed, 54x12 here");
+}
+
+/// A key that nobody sees the effect of does nothing, but to leave.
+#[test]
+fn what_cannot_be_seen_does_not_happen() {
+    let mut lab = Lab::opened((120, 36), ASCII_MONO);
+    let before = text(&lab.model);
+    let resize = |lab: &mut Lab, (width, height)| _ = update(&mut lab.model, Message::Resize(width, height));
+    resize(&mut lab, (54, 12));
+    lab.press("l l 3 o Down Right Esc + ? x :");
+    resize(&mut lab, (120, 36));
+    assert_eq!(text(&lab.model), before);
+    resize(&mut lab, (54, 12));
+    lab.press("q");
+    assert_eq!(lab.model.view, View::Lessons);
 }
 
 #[test]

@@ -5,9 +5,11 @@
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::super::value::Value;
-use super::cpu::flash::{self, Block, Mask, MergeRule, Outcome, State};
+use super::cpu::dropout;
+use super::cpu::flash::{self, Block, Drops, Mask, MergeRule, Outcome, State};
 use super::{Operands, dtype, one};
 use crate::base::context::{Attention, Given, HeadShare};
+use crate::base::model::Part;
 use crate::base::{AttentionBug, AttentionTensor};
 use crate::program::{Name, Program};
 
@@ -15,7 +17,8 @@ use crate::program::{Name, Program};
 pub(super) fn attend(operands: &Operands) -> Result<Vec<Value>> {
     let visible = Visible::of(operands)?;
     let (q, [k, v]) = (operands.tensor(0)?, pair(&operands.tensor(1)?)?);
-    let mut block = flash::attend(&q, Block { k: &k, v: &v }, &visible.mask())?;
+    let dropped = Dropped::of(operands, &visible)?;
+    let mut block = flash::attend(&q, dropped.block(&k, &v), &visible.mask())?;
     let bug = layer(operands.program)?.bug;
     if bug == Some(AttentionBug::Bf16Blocks) {
         block.output = block.output.to_dtype(DType::BF16)?.to_dtype(q.dtype())?;
@@ -39,7 +42,8 @@ pub(super) fn backward(operands: &Operands) -> Result<Vec<Value>> {
     let outputs = operands.bundle(2)?;
     let [output, lse] = outputs.as_slice() else { bail!("an output has two parts") };
     let gradient = operands.tensor(3)?;
-    let block = Block { k: &k, v: &v };
+    let dropped = Dropped::of(operands, &visible)?;
+    let block = dropped.block(&k, &v);
     // D is taken from the output: without it, it is 0.
     let (output, lse) = match layer(operands.program)?.bug {
         Some(AttentionBug::NoDelta) => (output.zeros_like()?, lse.clone()),
@@ -105,6 +109,46 @@ impl Visible {
 
     fn mask(&self) -> Mask<'_> {
         if self.causal { Mask::Causal { queries: &self.queries, keys: &self.keys } } else { Mask::Full }
+    }
+}
+
+/// Which weights of a block are dropped: of a training step those that one device drops, wherever their query and their key stand.
+struct Dropped {
+    /// By sequence, head, query and key; empty where none are.
+    keep: Vec<u8>,
+    probability: f64,
+}
+
+impl Dropped {
+    fn of(operands: &Operands, visible: &Visible) -> Result<Self> {
+        let (setting, name) = (operands.setting(), operands.program.buffers[operands.op.reads[0].index()].name);
+        let probability = setting.model.as_ref().map_or(0.0, |model| model.dropout);
+        let (Name::Context(_, share, slice, _), Some(attention)) = (name, setting.attention) else {
+            return Ok(Self { keep: Vec::new(), probability: 0.0 });
+        };
+        if probability == 0.0 {
+            return Ok(Self { keep: Vec::new(), probability });
+        }
+        let dims = operands.dims()?;
+        let slices = u32::try_from(attention.slices)?;
+        let draw = operands.draw_in(Part::Block(slice / slices));
+        let [tensor, context] = [setting.tensor, setting.context].map(|line| line.place(operands.op.rank));
+        let (all, t) = (dims.model.heads, dims.model.sequence);
+        let (first, heads) = match share {
+            HeadShare::All => (0, attention.heads),
+            HeadShare::One => (context * (attention.heads / attention.slices), attention.heads / attention.slices),
+        };
+        let first = tensor * attention.heads + first;
+        let rows = (0..attention.batch).flat_map(|sequence| (first..first + heads).map(move |head| sequence * all + head));
+        let rows = rows.flat_map(|head| visible.queries.iter().map(move |&query| (head * t + query as usize) * t));
+        let elements = rows.flat_map(|row| visible.keys.iter().map(move |&key| row + key as usize));
+        let keep = dropout::mask_of(&dims, draw, dropout::Place::Softmax, elements.map(|element| element..element + 1));
+        Ok(Self { keep, probability })
+    }
+
+    fn block<'b>(&'b self, k: &'b Tensor, v: &'b Tensor) -> Block<'b> {
+        let drops = Drops { keep: &self.keep, probability: self.probability };
+        Block { k, v, drops: (!self.keep.is_empty()).then_some(drops) }
     }
 }
 

@@ -122,19 +122,25 @@ impl Operands<'_> {
         if let Some(flaw) = dims.model.flaw() {
             bail!("{flaw}");
         }
-        let each = dims.micro_batch_size * dims.model.sequence / experts.groups;
-        let own = tokens.checked_div(each).unwrap_or(0);
-        if own == 0 || own * each != tokens || own > experts.groups {
-            bail!("{tokens} tokens are no whole groups of {each}");
+        let (setting, groups, size) = (self.setting(), experts.groups, dims.micro_batch_size);
+        let (each, count) = (experts.group_tokens(&dims.model, size), groups.count());
+        let own = if tokens < each * count { setting.own_group(self.op.rank, groups) } else { 0 };
+        let is_whole = tokens > 0 && (tokens == each || tokens == each * count);
+        if !is_whole || own >= count || !groups.fit((size, dims.model.sequence)) {
+            bail!("{tokens} tokens are neither one of {count} groups of {each} nor all of them");
         }
-        let first = self.setting().first_group(self.op.rank, (own, experts.groups));
         let layer = match self.program.kernel_of(self.op.id).and_then(|kernel| kernel.words().1) {
             Some(Part::Module(layer, _)) => layer,
             _ => 0,
         };
-        let place = (self.setting().seed, layer, self.piece().micro_batch);
-        let routing = experts.routing(&dims.model, each, place, first..first + own);
-        Ok(Layer { group: experts.group(&dims.model, each, 0), own: 0..own, groups: experts.groups, routing })
+        let place = (setting.seed, layer, self.piece().micro_batch);
+        let routing = experts.routing(&dims.model, size, place, own..own + tokens / each);
+        Ok(Layer {
+            group: experts.group(&dims.model, each, 0),
+            own: 0..tokens / each,
+            of: count / setting.context.ranks,
+            routing,
+        })
     }
 
     /// Rows in the shape of what is written first.
@@ -152,8 +158,8 @@ struct Layer {
     group: Group,
     /// The groups that the op works on, counted from its first.
     own: Range<usize>,
-    /// Groups of the micro-batch.
-    groups: usize,
+    /// Groups of those sequences, or slices of them, whose loss the rank takes the mean of.
+    of: usize,
     routing: Routing,
 }
 
@@ -161,7 +167,7 @@ impl Layer {
     /// What the auxiliary loss of these tokens is multiplied by: it is a mean over groups.
     #[expect(clippy::cast_precision_loss, reason = "numbers of groups")]
     fn auxiliary(&self) -> f64 {
-        self.group.auxiliary * self.own.len() as f64 / self.groups as f64
+        self.group.auxiliary * self.own.len() as f64 / self.of as f64
     }
 
     /// Group by group, a part for each expert, of the places that it takes.

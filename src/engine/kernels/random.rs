@@ -47,16 +47,21 @@ impl Operands<'_> {
         Ok(Draw { part, random })
     }
 
-    /// Which random numbers a module draws: those of its micro-batch, which are the same whenever it is computed.
+    /// Which random numbers a module draws.
     pub(super) fn draw_of(&self, module: Module) -> Draw {
-        let setting = self.setting();
-        let micro_batch = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
-        let micro_batch = self.op.writes.iter().chain(self.op.reads).find_map(micro_batch).unwrap_or(0);
         let layer = match self.program.kernel_of(self.op.id).and_then(|kernel| kernel.words().1) {
             Some(Part::Module(layer, _)) => layer,
             _ => 0,
         };
+        self.draw_in(module.part(layer))
+    }
+
+    /// Which random numbers an op inside a part draws: those of its micro-batch, which are the same whenever it is computed.
+    pub(super) fn draw_in(&self, part: Part) -> Draw {
+        let setting = self.setting();
+        let micro_batch = |buffer: &BufferId| self.program.buffers[buffer.index()].name.micro_batch();
+        let micro_batch = self.op.writes.iter().chain(self.op.reads).find_map(micro_batch).unwrap_or(0);
         let sample = u64::from(micro_batch) * setting.micro_batch_size as u64;
-        Draw { part: module.part(layer), random: RandomState { seed: setting.seed, sample } }
+        Draw { part, random: RandomState { seed: setting.seed, sample } }
     }
 }

@@ -104,7 +104,7 @@ impl Cube {
     #[must_use]
     pub fn of(scenario: &Scenario) -> Option<Self> {
         let Task::Train(training) = &scenario.task else { return None };
-        let mesh = training.mesh.sized(Axis::Data, training.data_ranks());
+        let mesh = training.mesh.sized(Axis::Data, training.mesh.size(Axis::Data) * training.fold);
         Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node, experts: training.expert })
     }
 

@@ -94,7 +94,7 @@ fn volume(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
     let Flops { model, hardware } = metrics.flops;
     let mut words = Vec::new();
     if psi > 0.0 {
-        words.push(format!("each rank moves {} times its parameters", short_number(psi)));
+        words.push(format!("collectives carry {} times a rank's parameters", short_number(psi)));
     }
     if let Some([forward, backward]) = volume::inside_layers(run, 0) {
         words.push(format!("ranks that share layers add up {forward} forward and {backward} backward"));

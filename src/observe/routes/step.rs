@@ -132,11 +132,12 @@ impl Site {
     fn routes(&self, program: &Program, tokens: usize) -> Option<Routes> {
         let model = program.setting.model.as_ref()?;
         let experts = model.experts.as_ref()?;
-        let each = (program.setting.micro_batch_size * model.sequence / experts.groups.max(1)).max(1);
+        let size = program.setting.micro_batch_size;
+        let each = experts.group_tokens(model, size).max(1);
         let (ranks, own) = (self.members.len(), tokens / each);
         let group = experts.group(model, each, program.setting.seed);
         let loads = group.loads.iter().map(|load| load * (own * ranks) as u64).collect();
-        let taken: Vec<usize> = experts.rows(model, each).into_iter().map(|rows| rows * own).collect();
+        let taken: Vec<usize> = experts.rows(model, size).into_iter().map(|rows| rows * own).collect();
         Some(Routes {
             layer: Experts { groups: own * ranks, ranks, loads, ..group },
             ranks: self.members.iter().map(|(rank, _)| *rank).collect(),
@@ -165,9 +166,9 @@ pub(super) fn routing(program: &Program, routes: &Routes, place: usize) -> Optio
     if routes.layer.tokens_per_rank() * routes.layer.top_k * routes.layer.count > MOST_DRAWS {
         return None;
     }
-    let own = routes.layer.groups_per_rank();
-    let first = program.setting.first_group(rank, (own, experts.groups));
-    Some(experts.routing(model, routes.layer.tokens, (program.setting.seed, *layer, micro_batch), first..first + own))
+    let (own, setting) = (routes.layer.groups_per_rank(), &program.setting);
+    let first = if own < experts.groups.count() { setting.own_group(rank, experts.groups) } else { 0 };
+    Some(experts.routing(model, setting.micro_batch_size, (setting.seed, *layer, micro_batch), first..first + own))
 }
 
 /// The rank, layer and micro-batch of an op that works at a layer of experts, by the names of its operands.

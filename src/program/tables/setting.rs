@@ -4,6 +4,7 @@ use crate::base::Rank;
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
 use crate::base::mesh::Line;
+use crate::base::mixture::Groups;
 use crate::base::model::{Model, Segment};
 use crate::base::settings::{Dtype, FeedForwardSplit, Optimizer};
 use crate::base::split::Split;
@@ -64,10 +65,10 @@ impl Setting {
         Split { ranks: self.tensor.ranks, place: self.tensor.place(rank), feed_forward: self.feed_forward }
     }
 
-    /// The first of a micro-batch's groups of tokens that `rank` routes, where it routes so many of all.
+    /// The one of a micro-batch's groups of tokens that `rank` routes, where it does not route all.
     #[must_use]
-    pub fn first_group(&self, rank: Rank, (own, all): (usize, usize)) -> usize {
-        if own < all { self.tensor.place(rank) * own } else { 0 }
+    pub fn own_group(&self, rank: Rank, groups: Groups) -> usize {
+        groups.number(self.context.place(rank), self.tensor.place(rank) % groups.stretches.max(1))
     }
 
     /// Sequences of a micro-batch of the run, and what its mean loss weighs beside that of an average one.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
-use crate::base::mixture::Mixture;
+use crate::base::mixture::{Groups, Mixture};
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::FeedForwardSplit;
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
@@ -26,11 +26,11 @@ pub(super) struct Field<T> {
 
 /// A field at `$place` that `$read` understands and `Display` prints.
 macro_rules! field {
-    ($name:literal, $place:ident, $read:expr, $allowed:literal) => {
+    ($name:literal, $($place:ident).+, $read:expr, $allowed:literal) => {
         Field {
             name: $name,
-            show: |record| Some(record.$place.to_string()),
-            read: |record, text| $read(text).map(|value| record.$place = value),
+            show: |record| Some(record.$($place).+.to_string()),
+            read: |record, text| $read(text).map(|value| record.$($place).+ = value),
             allowed: $allowed,
         }
     };
@@ -38,8 +38,8 @@ macro_rules! field {
 
 /// A size of a model at `$place`.
 macro_rules! size_field {
-    ($name:literal, $place:ident) => {
-        field!($name, $place, size, "a whole number from 1 to 1048576")
+    ($name:literal, $($place:ident).+) => {
+        field!($name, $($place).+, size, "a whole number from 1 to 1048576")
     };
 }
 
@@ -208,7 +208,9 @@ pub(super) const MIXTURE: &[Field<Mixture>] = &[
     size_field!("top-k", top_k),
     real_field!("capacity-factor", capacity_factor),
     real_field!("auxiliary", auxiliary),
-    size_field!("groups", groups),
+    size_field!("slices", groups.slices),
+    field!("placement", groups.placement, Placement::find, "contiguous, zigzag or striped"),
+    size_field!("stretches", groups.stretches),
     Field {
         name: "popularity",
         show: |experts| Some(experts.popularity.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
@@ -339,8 +341,14 @@ pub(super) const NO_MODEL: Model = Model {
 };
 
 /// The experts of a model that a text starts from: their fields are all read.
-pub(super) const NO_MIXTURE: Mixture =
-    Mixture { count: 0, top_k: 0, capacity_factor: 0.0, auxiliary: 0.0, groups: 0, popularity: Vec::new() };
+pub(super) const NO_MIXTURE: Mixture = Mixture {
+    count: 0,
+    top_k: 0,
+    capacity_factor: 0.0,
+    auxiliary: 0.0,
+    groups: Groups { slices: 0, placement: Placement::Contiguous, stretches: 0 },
+    popularity: Vec::new(),
+};
 
 /// The attention layer that a text starts from: its fields are all read.
 pub(super) const NO_ATTENTION: Attention = Attention {

@@ -9,7 +9,7 @@ use crate::tui::commands::{self, Binding, Command};
 use crate::tui::keys::Key;
 use crate::tui::layout::{Class, Layout};
 use crate::tui::lesson::{Action, actions};
-use crate::tui::model::{Model, Pane, View};
+use crate::tui::model::{Landing, Model, Pane, View};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 use crate::tui::update::timeline::window;
@@ -33,7 +33,9 @@ pub fn title(model: &Model, pen: &mut Pen<'_>) {
     if model.run.setup.plan.is_some() {
         facts.insert(0, "[EDITED]".to_owned());
     }
-    if model.asked.is_some() && model.run.number > 0 {
+    if is_before(model) {
+        facts = vec!["[RUNNING]".to_owned()];
+    } else if model.asked.is_some() && model.run.number > 0 {
         facts.insert(0, "[RUNNING]".to_owned());
     }
     // What does not fit goes from the right: the clock's badge is the last to leave.
@@ -168,7 +170,9 @@ fn share(part: u64, whole: u64, columns: u16) -> u16 {
 pub fn message(model: &Model, pen: &mut Pen<'_>) {
     let ending = model.message.is_empty() && model.run.data.ranks() > 0 && model.view != View::Lessons;
     let room = pen.width().saturating_sub(2);
-    if ending && is_asked(model) {
+    if ending && is_before(model) {
+        pen.say(1, 0, &pen.cut("still running: the picture is that of the run before", room), Role::Quiet);
+    } else if ending && is_asked(model) {
         pen.say(1, 0, &pen.cut("the numbers of this run come with the answer: Enter", room), Role::Quiet);
     } else if ending {
         pen.say(1, 0, &whole_parts(&facts::sentence(&model.run.data), room, pen), Role::Quiet);
@@ -240,6 +244,11 @@ fn word_here(model: &Model, pane: Option<Pane>, command: Command) -> Option<&'st
 fn is_idle(model: &Model) -> bool {
     let is_last = model.lesson.page + 1 >= model.lesson.lesson.pages.len();
     next_action(model).is_none() && (is_last || model.lesson.taken() > 0)
+}
+
+/// Whether the picture is still that of another page's run: nothing of it holds here.
+fn is_before(model: &Model) -> bool {
+    model.run.number > 0 && model.asked.is_some_and(|asked| asked.landing == Landing::Page)
 }
 
 /// What Enter does on the page of the lesson.

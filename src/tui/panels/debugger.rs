@@ -122,7 +122,7 @@ fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), stands: Optio
         pen.say(1, y, ">", role);
     }
     let x = pen.say(2, y, &format!("{place:>3}"), Role::Quiet) + 1;
-    let doing = stands.map_or("", |_| word(at, op));
+    let doing = stands.map_or("", |stands| word(at, op, stands));
     // A state is never cut, and rather shortened than an op.
     let whole = pen.width().saturating_sub(x);
     let long = width_of(&op_text(at.run.program, op, whole, pen.tier)) + width_of(doing) >= whole;
@@ -145,13 +145,14 @@ fn short(word: &'static str) -> &'static str {
 /// The word for a rank or an op that waits for another rank.
 pub const BLOCKED: &str = "BLOCKED";
 
-/// What an op does now, in a word.
-fn word(at: &At, op: OpId) -> &'static str {
+/// What an op does now, in a word. A rank is blocked only at the op at which it stands: what another stream waits for holds nobody up yet.
+fn word(at: &At, op: OpId, stands: bool) -> &'static str {
     match (at.state(op), at.wait(op)) {
         (State::Running, _) => "run",
         (State::Done, _) => "done",
         (_, Some(Wait::Stream(_) | Wait::Event(_))) => "waits",
-        (_, Some(_)) => BLOCKED,
+        (_, Some(_)) if stands => BLOCKED,
+        (_, Some(_)) => "waits",
         (_, None) => "next",
     }
 }

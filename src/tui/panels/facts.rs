@@ -35,8 +35,8 @@ pub fn sentence(data: &RunData) -> String {
         if let Some(ratio) = report.bubble.ratio {
             parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
         }
+        parts.extend(loss(report));
     }
-    parts.extend(loss(report));
     parts.join(", ")
 }
 

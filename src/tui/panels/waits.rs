@@ -26,8 +26,11 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         let lower = if rest.0.height < 10 { 0 } else { rest.0.height / 2 };
         let mut below = Cut(rest.bottom(lower));
         pane(pen, rest.0, title, view.focused, |inside| picture(&at, &graph, view, inside));
-        let ranks = below.left(below.0.width / 2);
-        pane(pen, ranks, "Blocked ranks", false, |inside| blocked(&at, &graph, view, inside));
+        // The boxes of a circle name its ranks: what would resolve it has the room.
+        if graph.cycles().next().is_none() {
+            let ranks = below.left(below.0.width / 2);
+            pane(pen, ranks, "Blocked ranks", false, |inside| blocked(&at, &graph, view, inside));
+        }
         pane(pen, below.0, "What would help", false, |inside| help(data, &at, &graph, inside));
         return;
     }

@@ -21,6 +21,7 @@ use crate::program::plan::Plan;
 use super::commands::{self, Command, Group, Place};
 use super::data::{RunData, Values};
 use super::keys::{Key, Name};
+use super::layout::Class;
 use super::model::{Look, Model, Overlay, Prefix, Setup, View};
 
 /// What happens to the screen.
@@ -148,6 +149,9 @@ fn press(model: &mut Model, key: Key) -> Option<Effect> {
     if key == Key::Ctrl('c') {
         return execute(model, Command::Interrupt, "");
     }
+    if Class::of(model.size) == Class::TooSmall && !works_unseen(model, key) {
+        return None;
+    }
     if model.overlay != Overlay::None {
         return overlay::press(model, key);
     }
@@ -161,6 +165,15 @@ fn press(model: &mut Model, key: Key) -> Option<Effect> {
         None if starts_prefix(model, key) => None,
         None => bound(model, None, key),
     }
+}
+
+/// Whether a key does the same where nothing can be shown: it leaves. Whatever else it would do, nobody would see.
+fn works_unseen(model: &Model, key: Key) -> bool {
+    if model.overlay != Overlay::None {
+        return key == Key::Named(Name::Esc);
+    }
+    let leaves = [Command::Back, Command::QuitKeepingFrame, Command::Suspend, Command::Redraw];
+    commands::lookup(model.view, None, key).is_some_and(|command| leaves.contains(&command))
 }
 
 fn starts_prefix(model: &mut Model, key: Key) -> bool {
@@ -217,7 +230,9 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             overlay::open(model, command);
             None
         }
-        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Save | Command::SavePlan if argument.is_empty() => {
+        Command::GoToEvent | Command::GoToTime | Command::GoToRank | Command::Set | Command::Save | Command::SavePlan
+            if argument.is_empty() =>
+        {
             let text = format!("{} ", commands::binding(command).name);
             model.overlay = Overlay::Palette { text, selected: 0 };
             None
@@ -228,6 +243,7 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             None
         }
         Command::Save => Some(Effect::Save { file: argument.to_owned(), setup: model.setup.clone() }),
+        Command::Set => set(model, argument),
         Command::Rerun => runs::again(model),
         Command::Reset => runs::reset(model),
         Command::CrashLab => Some(Effect::CrashLab),
@@ -256,6 +272,15 @@ pub fn execute(model: &mut Model, command: Command, argument: &str) -> Option<Ef
             ControlFlow::Continue(()) => None,
         },
     }
+}
+
+/// Any key of the scenario takes a value, as `--set` of the command line has it.
+fn set(model: &mut Model, argument: &str) -> Option<Effect> {
+    let Some((key, value)) = argument.split_once('=') else {
+        model.say("set KEY=VALUE, such as set batch.micro_batches=4; `ranklab show scenario` lists the keys");
+        return None;
+    };
+    Some(runs::turn(model, key.trim(), value.trim()))
 }
 
 /// Whether a command drops the plan that the learner has edited.

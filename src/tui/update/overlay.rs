@@ -95,7 +95,7 @@ pub fn paste(model: &mut Model, pasted: &str) {
     }
 }
 
-/// The commands that the palette's text begins or contains, those that begin with it first.
+/// The commands that the palette's text names, then those that begin with it, then those that contain it.
 #[must_use]
 pub fn matches(model: &Model) -> Vec<&'static Binding> {
     let Overlay::Palette { text, .. } = &model.overlay else { return Vec::new() };
@@ -103,7 +103,9 @@ pub fn matches(model: &Model) -> Vec<&'static Binding> {
     let exists = || TABLE.iter().filter(|binding| binding.exists_in(model.view));
     let begins = |binding: &&Binding| binding.name.starts_with(name);
     let contains = |binding: &&Binding| !begins(binding) && (binding.name.contains(name) || binding.help.contains(name));
-    exists().filter(begins).chain(exists().filter(contains)).collect()
+    let is_it = |binding: &&Binding| binding.name == name;
+    let others = |binding: &&Binding| begins(binding) && !is_it(binding);
+    exists().filter(is_it).chain(exists().filter(others)).chain(exists().filter(contains)).collect()
 }
 
 /// Copies what is under the cursor, or the page of the lesson, as text.
@@ -229,7 +231,7 @@ fn find(model: &mut Model, text: &str) {
     let cursor = model.timeline.cursor;
     let fits = |op: OpId| label(&run, op) == text || head(run.program, op).to_string().contains(&text);
     let in_row = |row: usize, spans: &[Span]| {
-        let wanted = |span: &&Span| !span.kind.is_idle() && fits(data.op_of(data.rows[row], span));
+        let wanted = |span: &&Span| !span.kind.is_idle() && data.row(data.rows[row]).ops_of(span).iter().any(|&op| fits(op));
         spans.iter().find(wanted).map(|span| Cursor { row, time: span.start.0 })
     };
     let spans = |row: usize| data.row(data.rows[row]).spans.as_slice();
@@ -237,7 +239,14 @@ fn find(model: &mut Model, text: &str) {
     let here = data.rows.get(cursor.row).and_then(|_| in_row(cursor.row, behind(cursor.row)));
     let mut others = (cursor.row + 1..data.rows.len()).chain(0..(cursor.row + 1).min(data.rows.len()));
     let by_name = || data.rows.iter().position(|row| row.name().contains(&text)).map(|row| Cursor { row, ..cursor });
-    match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name) {
+    // What takes no time leaves nothing in a row.
+    let free = || {
+        let places = data.program().all().filter(|&op| fits(op)).filter_map(|op| data.place_of(op));
+        let places = places.map(|(row, time)| (row, time.0));
+        let next = places.min_by_key(|&place| (place <= (cursor.row, cursor.time), place));
+        next.map(|(row, time)| Cursor { row, time })
+    };
+    match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name).or_else(free) {
         Some(place) => {
             model.timeline.cursor = place;
             let (row, time) = (data.rows[place.row].name(), data.clock().show(Ticks(place.time)));

@@ -69,7 +69,8 @@ fn act(model: &mut Model) -> Option<Effect> {
         return None;
     };
     let next = actions(page).nth(model.lesson.taken());
-    if matches!(next, Some(Action::Set { .. })) && model.asked.is_some() {
+    // An answer speaks of the page's own run.
+    if next.is_some() && model.asked.is_some() {
         model.say("still running");
         return None;
     }

@@ -27,8 +27,10 @@ pub fn open(model: &mut Model, lesson: Arc<Lesson>) -> Effect {
     (model.scroll, model.chosen) = ([0; VIEWS], [0; VIEWS]);
     model.message.clear();
     model.breaks.clear();
-    let scenario = model.lesson.page().map_or(crate::teach::lesson::SCENARIO, |page| page.scenario.as_str());
-    let setup = Setup::of(&model.lesson.lesson, scenario);
+    let lesson = &model.lesson.lesson;
+    let of_page = model.lesson.page().map(|page| page.scenario.as_str());
+    let scenario = of_page.or_else(|| lesson.scenarios.first().map(|scenario| scenario.name.as_str())).unwrap_or_default();
+    let setup = Setup::of(lesson, scenario);
     ask(model, setup, Landing::Page)
 }
 

@@ -71,7 +71,7 @@ pub fn mask(dims: &Dims, draw: Draw, place: Place) -> Vec<u8> {
 }
 
 /// The mask of some elements of a place, which are numbered from the micro-batch's first on.
-pub(super) fn mask_of(
+pub(in crate::engine::kernels) fn mask_of(
     dims: &Dims,
     Draw { part, random }: Draw,
     place: Place,

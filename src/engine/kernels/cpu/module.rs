@@ -189,7 +189,7 @@ impl Cut<'_> {
         weights.iter().enumerate().map(linear).collect()
     }
 
-    /// The number of the first token in rows of the residual stream, among those of the micro-batch: all of them, or the rank's own stretch.
+    /// The number of the first token in rows of the residual stream, among those of the rank's slices: all of them, or its own stretch.
     fn first_token(self, x: &Tensor) -> usize {
         let own = x.elem_count() / self.dims.model.hidden;
         let all = self.dims.micro_batch_size * self.dims.tokens();
@@ -218,15 +218,22 @@ impl Cut<'_> {
             let heads = (0..*micro_batch_size).map(move |sequence| first(sequence)..first(sequence) + own * square);
             dropout::mask_of(self.dims, self.draw, self.place(), heads)
         } else {
-            let first = self.first_token(x) * model.hidden;
-            dropout::mask_of(self.dims, self.draw, self.place(), std::iter::once(first..first + x.elem_count()))
+            let (h, own) = (model.hidden, x.elem_count() / model.hidden);
+            let rows = self.tokens(x).take(own).map(|token| token * h..(token + 1) * h);
+            dropout::mask_of(self.dims, self.draw, self.place(), rows)
         })
     }
 
-    /// The positions of the tokens in rows of the residual stream, without end.
+    /// The numbers in the micro-batch of the tokens in rows of the residual stream, without end.
+    fn tokens(self, x: &Tensor) -> impl Iterator<Item = usize> {
+        let (first, own, all) = (self.first_token(x), self.own_positions(), self.dims.model.sequence);
+        (first..).map(move |token| token / own.len() * all + own[token % own.len()])
+    }
+
+    /// Their positions.
     pub(super) fn positions(self, x: &Tensor) -> impl Iterator<Item = usize> {
-        let (first, own) = (self.first_token(x), self.own_positions());
-        (first..).map(move |token| own[token % own.len()])
+        let all = self.dims.model.sequence;
+        self.tokens(x).map(move |token| token % all)
     }
 
     /// The positions of a sequence's tokens that the rank has.

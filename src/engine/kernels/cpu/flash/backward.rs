@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::float::{Float, exp, vectorised};
 use super::super::product::{Matrix, Output, Write, multiply};
 use super::super::reduce::dot;
-use super::{Head, KEY_TILE, Mask, QUERY_TILE, Shape, tiles};
+use super::{Dropped, Head, KEY_TILE, Mask, QUERY_TILE, Shape, tiles};
 
 /// What the forward pass read and made, and the gradient of what it made.
 pub(super) struct Forward<'a, T> {
@@ -24,26 +24,31 @@ struct Scratch<T> {
 }
 
 /// Adds to dq, dk and dv.
-pub(super) fn backward<T: Float>(shape: Shape, forward: &Forward<T>, mask: &Mask, gradients: &mut [Vec<T>; 3]) {
+pub(super) fn backward<T: Float>(
+    shape: Shape,
+    forward: &Forward<T>,
+    (mask, dropped): (&Mask, Option<Dropped<T>>),
+    gradients: &mut [Vec<T>; 3],
+) {
     let tile = vec![T::zero(); QUERY_TILE.min(shape.queries) * KEY_TILE.min(shape.keys)];
     let mut scratch = Scratch { d_scores: tile.clone(), weights: tile };
     for head in shape.heads() {
         for rows in tiles(0..shape.queries, QUERY_TILE) {
             for columns in tiles(mask.span(&rows, shape.keys), KEY_TILE) {
-                score_gradient(shape, &head, (&rows, &columns), forward, mask, &mut scratch);
+                score_gradient(shape, &head, (&rows, &columns), forward, (mask, dropped), &mut scratch);
                 spread(shape, &head, (&rows, &columns), forward, &scratch, gradients);
             }
         }
     }
 }
 
-/// P = e^(s - lse) and dS = P (dP - D) with dP = dO v^T and D = dO O.
+/// P = e^(s - lse) and dS = P (dP - D) with dP = dO v^T and D = dO O; of P and dP is left what is not dropped.
 fn score_gradient<T: Float>(
     shape: Shape,
     head: &Head,
     (rows, columns): (&Range<usize>, &Range<usize>),
     forward: &Forward<T>,
-    mask: &Mask,
+    (mask, dropped): (&Mask, Option<Dropped<T>>),
     scratch: &mut Scratch<T>,
 ) {
     let (height, width) = (rows.len(), columns.len());
@@ -64,9 +69,15 @@ fn score_gradient<T: Float>(
             let lse = if lse == T::NEGATIVE_INFINITY { -lse } else { lse };
             let own = shape.q_row(head, row)..shape.q_row(head, row) + shape.d;
             let mean = dot(&forward.d_output[own.clone()], &forward.output[own]);
+            if let Some(dropped) = dropped {
+                dropped.apply(shape, (head, row), columns, d_scores);
+            }
             for (weight, d_score) in weights.iter_mut().zip(d_scores) {
                 *weight = exp(*weight - lse);
                 *d_score = *weight * (*d_score - mean);
+            }
+            if let Some(dropped) = dropped {
+                dropped.apply(shape, (head, row), columns, weights);
             }
         }
     });

@@ -6,10 +6,16 @@ use super::super::float::{Float, exp, vectorised};
 use super::super::memory::filled;
 use super::super::product::{Matrix, Output, Write, multiply};
 use super::super::reduce::{maximum, scale, sum};
-use super::{Head, KEY_TILE, Mask, QUERY_TILE, Shape, tiles};
+use super::{Dropped, Head, KEY_TILE, Mask, QUERY_TILE, Shape, tiles};
 
 /// m and l `[b,n,t]`, and O `[b,t,n,d]`.
-pub(super) fn attend<T: Float>(shape: Shape, q: &[T], (k, v): (&[T], &[T]), mask: &Mask) -> [Vec<T>; 3] {
+pub(super) fn attend<T: Float>(
+    shape: Shape,
+    q: &[T],
+    (k, v): (&[T], &[T]),
+    mask: &Mask,
+    dropped: Option<Dropped<T>>,
+) -> [Vec<T>; 3] {
     let statistics = shape.statistics().iter().product();
     let mut scores = vec![T::zero(); QUERY_TILE.min(shape.queries) * KEY_TILE.min(shape.keys)];
     filled([statistics, statistics, q.len()], |[most, total, output]| {
@@ -17,7 +23,7 @@ pub(super) fn attend<T: Float>(shape: Shape, q: &[T], (k, v): (&[T], &[T]), mask
             for rows in tiles(0..shape.queries, QUERY_TILE) {
                 let own = head.statistics + rows.start..head.statistics + rows.end;
                 let running = Running { most: &mut most[own.clone()], total: &mut total[own], output };
-                attend_tile(shape, (&head, &rows), (q, k, v), mask, &mut scores, running);
+                attend_tile(shape, (&head, &rows), (q, k, v), (mask, dropped), &mut scores, running);
             }
         }
     })
@@ -35,7 +41,7 @@ fn attend_tile<T: Float>(
     shape: Shape,
     (head, rows): (&Head, &Range<usize>),
     (q, k, v): (&[T], &[T], &[T]),
-    mask: &Mask,
+    (mask, dropped): (&Mask, Option<Dropped<T>>),
     scores: &mut [T],
     running: Running<T>,
 ) {
@@ -59,6 +65,9 @@ fn attend_tile<T: Float>(
                 }
                 let output = &mut output[shape.q_row(head, rows.start + i)..][..shape.d];
                 step(row, &mut most[i], &mut total[i], if is_first { &mut [] } else { output });
+                if let Some(dropped) = dropped {
+                    dropped.apply(shape, (head, rows.start + i), &columns, row);
+                }
             }
         });
         let weights = Matrix::strided(scores, rows.len(), width, width);

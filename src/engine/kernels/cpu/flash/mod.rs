@@ -4,6 +4,8 @@
 //! far. So the blocks of a sequence may come one by one, in any order, from other ranks. Backward takes the final output and log-sum-exp,
 //! and again one block at a time. Which pairs are masked follows from positions, so that a rank may hold any tokens.
 //!
+//! Dropout meets the weights behind the softmax: l counts all of them, O those that stay. So D = dO O holds as without it.
+//!
 //! Recurrences: Milakov and Gimelshein 2018 (online softmax), Dao 2023 (`FlashAttention` 2), Liu et al. 2023 (ring attention).
 //!
 //! Shapes: q and O `[b,t,n,d]`, k and v `[b,u,kv,d]`, m, l and lse `[b,n,t]`; t queries, u keys.
@@ -20,7 +22,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use super::float::Float;
 use super::memory::{Slice, tensor};
 use super::product::{Matrix, Output};
-use super::{by_dtype, check};
+use super::{by_dtype, check, dropout};
 
 pub use mask::Mask;
 pub use merge::MergeRule;
@@ -48,6 +50,17 @@ pub struct Block<'a> {
     pub k: &'a Tensor,
     /// `[b,u,kv,d]`
     pub v: &'a Tensor,
+    /// What is dropped of the queries' weights on them.
+    pub drops: Option<Drops<'a>>,
+}
+
+/// Dropout of weights, behind the softmax.
+#[derive(Clone, Copy, Debug)]
+pub struct Drops<'a> {
+    /// `[b,n,t,u]`: 1 where a weight stays, 0 where it is dropped.
+    pub keep: &'a [u8],
+    /// How likely a weight is to be dropped.
+    pub probability: f64,
 }
 
 /// What backward knows of the forward pass and of the loss.
@@ -104,6 +117,14 @@ pub fn backward(q: &Tensor, block: Block, outcome: Outcome, mask: &Mask, earlier
     by_dtype!(q, backward_of(shape, q, block, outcome, mask, earlier))
 }
 
+impl<'a> Block<'a> {
+    /// Of which nothing is dropped.
+    #[must_use]
+    pub fn new(k: &'a Tensor, v: &'a Tensor) -> Self {
+        Self { k, v, drops: None }
+    }
+}
+
 impl State {
     fn parts(&self) -> [Tensor; 3] {
         [self.most.clone(), self.total.clone(), self.output.clone()]
@@ -116,7 +137,7 @@ impl State {
 
 fn attend_of<T: Float>(shape: Shape, q: &Tensor, block: Block, mask: &Mask) -> Result<State> {
     let (q, k, v) = (Slice::<T>::of(q)?, Slice::<T>::of(block.k)?, Slice::<T>::of(block.v)?);
-    shape.state(forward::attend(shape, &q, (&k, &v), mask))
+    shape.state(forward::attend(shape, &q, (&k, &v), mask, block.drops.map(Dropped::new)))
 }
 
 fn merge_of<T: Float>(shape: Shape, earlier: &State, block: &State, rule: MergeRule) -> Result<State> {
@@ -145,9 +166,25 @@ fn backward_of<T: Float>(
     let operands = [q, block.k, block.v, outcome.output, outcome.lse, outcome.gradient].map(Slice::<T>::of);
     let [q_values, k, v, output, lse, d_output] = operands;
     let forward = backward::Forward { q: &q_values?, k: &k?, v: &v?, output: &output?, lse: &lse?, d_output: &d_output? };
-    backward::backward(shape, &forward, mask, &mut gradients);
+    backward::backward(shape, &forward, (mask, block.drops.map(Dropped::new)), &mut gradients);
     let [dq, dk, dv] = gradients;
     Ok([tensor(dq, q.dims())?, tensor(dk, block.k.dims())?, tensor(dv, block.v.dims())?])
+}
+
+/// The mask of dropped weights, with what it does to those that stay.
+#[derive(Clone, Copy)]
+struct Dropped<'a, T>(dropout::Mask<'a, T>);
+
+impl<'a, T: Float> Dropped<'a, T> {
+    fn new(drops: Drops<'a>) -> Self {
+        Self(dropout::Mask::new(drops.keep, drops.probability))
+    }
+
+    /// Drops some of a row's weights on the keys `columns`.
+    fn apply(self, shape: Shape, (head, row): (&Head, usize), columns: &Range<usize>, weights: &mut [T]) {
+        let first = (head.statistics + row) * shape.keys;
+        self.0.over(first + columns.start..first + columns.end).apply(weights);
+    }
 }
 
 /// Sizes of a block's attention.
@@ -180,7 +217,8 @@ impl Shape {
         if b * queries * keys * kv_heads * d == 0 || !heads.is_multiple_of(kv_heads) {
             bail!("q {:?} does not fit keys {:?}", q.dims(), block.k.dims());
         }
-        if !mask.fits(queries, keys) {
+        let pairs = b * heads * queries * keys;
+        if !mask.fits(queries, keys) || block.drops.is_some_and(|drops| drops.keep.len() != pairs) {
             bail!("the mask is not one of {queries} queries and {keys} keys");
         }
         Ok(Self { b, queries, keys, heads, kv_heads, d })
