@@ -1,7 +1,6 @@
 //! The mesh: ranks placed along named axes, and the groups that the axes make.
 
 use super::ids::Rank;
-use super::module::Split;
 
 /// An axis of the mesh. Two ranks that differ along one alone share all that the others cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +32,10 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Where `rank` stands among them.
+    /// The place of `rank` among them.
     #[must_use]
-    pub fn split(self, rank: Rank) -> Split {
-        Split { ranks: self.ranks, place: rank.index() / self.stride % self.ranks }
+    pub fn place(self, rank: Rank) -> usize {
+        rank.index() / self.stride % self.ranks
     }
 }
 

@@ -208,7 +208,7 @@ impl Model {
 #[cfg(test)]
 pub(in crate::base) mod tests {
     use super::*;
-    use crate::base::module::tests::MODEL;
+    use crate::base::split::tests::MODEL;
 
     /// Experts that are chosen so often, two by each token.
     pub fn mixture(popularity: Vec<u64>, capacity_factor: f64) -> Mixture {

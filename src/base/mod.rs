@@ -14,13 +14,14 @@ pub mod prefetch;
 pub mod routing;
 pub mod settings;
 pub mod sharing;
+pub mod split;
 pub mod tables;
 pub mod units;
 pub mod words;
 
 pub use ids::{BufferId, ChannelId, CollectiveId, GroupId, KernelId, LayoutId, OpId, ParameterId, Rank, StreamId};
 pub use settings::{
-    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, ExpertTensor, LayerKind,
-    OptimizerKind, Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
+    AllReduce, AttentionBug, AttentionTensor, ChunkCosts, CollectiveKind, ContextMethod, Dtype, ExpertTensor, FeedForwardSplit,
+    LayerKind, OptimizerKind, Placement, PointToPoint, Recompute, SavedTensors, Strategy, Updates, Values, Wrap,
 };
 pub use units::{Bytes, Ticks};

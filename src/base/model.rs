@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::mixture::Mixture;
-use super::module::{Module, Slice, Split};
+use super::module::Module;
 pub use super::settings::{Activation, Bias, Norm, Positions};
+use super::split::{Slice, Split};
 
 /// A decoder-only transformer: everything that its parameters, FLOPs and saved tensors depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@
 
 use super::model::{Activation, Bias, Model, Norm, Segment};
 use super::module::Module;
+use super::split::Split;
 
 /// A tensor that one op leaves for a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +125,8 @@ pub fn block_deferred(model: &Model, b: usize) -> Vec<SavedTensor> {
 /// What a module's forward pass saves beside its output, where a layer is cut into modules. `tokens` is the shape of the tokens that norms
 /// and sums work on.
 #[must_use]
-pub fn module_saved(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
-    let (t, n) = (model.sequence, model.heads / ranks);
+pub fn module_saved(model: &Model, b: usize, split: Split, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+    let (t, n) = (model.sequence, model.heads / split.ranks);
     let drops = |tensor: SavedTensor| Some(tensor).filter(|_| model.dropout > 0.0);
     match module {
         Module::Norm1 | Module::Norm2 | Module::FinalNorm => {
@@ -139,16 +140,16 @@ pub fn module_saved(model: &Model, b: usize, ranks: usize, tokens: &[usize], mod
         Module::Add1 | Module::Add2 | Module::Positions => {
             drops(mask("dropout mask", &[tokens, &[model.hidden]].concat())).into_iter().collect()
         }
-        Module::Logits => vec![saved("logits", &[b, t, model.vocab.div_ceil(ranks)])],
-        Module::Loss => vec![saved("gradient of logits", &[b, t, model.vocab.div_ceil(ranks)])],
+        Module::Logits => vec![saved("logits", &[b, t, split.vocabulary(model).1])],
+        Module::Loss => vec![saved("gradient of logits", &[b, t, split.vocabulary(model).1])],
         _ => Vec::new(),
     }
 }
 
 /// What a module saves in Megatron beside its output: together [`block_saved_by_megatron`].
 #[must_use]
-pub fn module_saved_by_megatron(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
-    let (t, h, n) = (model.sequence, model.hidden, model.heads / ranks);
+pub fn module_saved_by_megatron(model: &Model, b: usize, split: Split, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+    let (t, h, n) = (model.sequence, model.hidden, model.heads / split.ranks);
     let core = |tensor| SavedTensor { core: true, ..tensor };
     let stream = [tokens, &[h]].concat();
     match module {
@@ -159,21 +160,21 @@ pub fn module_saved_by_megatron(model: &Model, b: usize, ranks: usize, tokens: &
             core(saved("softmax dropout output", &[b, n, t, t])),
         ],
         Module::Add1 | Module::Add2 => vec![mask("dropout mask", &stream)],
-        Module::Down => vec![saved("activation output", &[b, t, model.ffn / ranks])],
+        Module::Down => vec![saved("activation output", &[b, t, split.activated(model)[0]])],
         // The head is not a layer's: what it saves is the lab's own.
-        _ => module_saved(model, b, ranks, tokens, module),
+        _ => module_saved(model, b, split, tokens, module),
     }
 }
 
 /// What a module's I leaves for its W, besides gradients that others read, too. `tokens` as in [`module_saved`].
 #[must_use]
-pub fn module_deferred(model: &Model, b: usize, ranks: usize, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
+pub fn module_deferred(model: &Model, b: usize, split: Split, tokens: &[usize], module: Module) -> Vec<SavedTensor> {
     match module {
         Module::Add1 | Module::Add2 | Module::Positions if model.dropout > 0.0 => {
             vec![saved("gradient behind dropout", &[tokens, &[model.hidden]].concat())]
         }
         Module::Norm1 | Module::Norm2 | Module::FinalNorm => norm_gradients(model, "gradient of weight", "gradient of bias"),
-        Module::Down => vec![saved("activation output", &[b, model.sequence, model.ffn / ranks])],
+        Module::Down => vec![saved("activation output", &[b, model.sequence, split.activated(model)[0]])],
         _ => Vec::new(),
     }
 }

@@ -137,6 +137,20 @@ choices! {
 }
 
 choices! {
+    /// How ranks that share a layer cut the two matrices of its feed-forward: by columns of what a matrix makes, or by rows of what it takes.
+    #[derive(Default)]
+    FeedForwardSplit {
+        /// Nothing between the products, a sum behind them.
+        #[default]
+        ColRow = "col-row",
+        /// A sum between the products, columns brought together behind them.
+        RowCol = "row-col",
+        /// Columns brought together between the products, and behind them.
+        ColCol = "col-col",
+    }
+}
+
+choices! {
     /// A layer that stands alone.
     LayerKind {
         /// Attention without its projections, of which q, k, v and the gradient of the output are given.

@@ -5,14 +5,15 @@
 //! twice that backward, all of it for the input: it has no weights.
 
 use crate::base::model::{Model, Part, Segment};
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
+use crate::base::split::Split;
 use crate::program::Kernel;
 
 /// FLOPs of `kernel` on one micro-batch of `size` sequences, or on a segment of it: that looks at the tokens up to its end. Of a module,
-/// those of one of `ranks` that share it.
-pub(super) fn flops(model: &Model, (size, ranks): (usize, usize), segment: Segment, kernel: Kernel) -> u64 {
+/// those of one of the ranks that share it.
+pub(super) fn flops(model: &Model, (size, split): (usize, Split), segment: Segment, kernel: Kernel) -> u64 {
     if let Some(Part::Module(layer, module)) = kernel.words().1 {
-        return of_module(model, (size, ranks), kernel, Part::Module(layer, module));
+        return of_module(model, (size, split), kernel, Part::Module(layer, module));
     }
     let tokens = (size * segment.tokens(model)) as u64;
     let attention = 4 * tokens * (segment.end(model) * model.heads * model.head_size()) as u64;
@@ -30,10 +31,10 @@ pub(super) fn flops(model: &Model, (size, ranks): (usize, usize), segment: Segme
 }
 
 /// A module has one product with its slice of a weight, or attention's two with each other; or none, as where tokens are looked up.
-fn of_module(model: &Model, (size, ranks): (usize, usize), kernel: Kernel, part: Part) -> u64 {
+fn of_module(model: &Model, (size, split): (usize, Split), kernel: Kernel, part: Part) -> u64 {
     let tokens = (size * model.sequence) as u64;
     if let Part::Module(_, Module::Attention) = part {
-        let attention = 4 * tokens * (model.sequence * model.heads * model.head_size() / ranks) as u64;
+        let attention = 4 * tokens * (model.sequence * model.heads * model.head_size() / split.ranks) as u64;
         return match kernel {
             Kernel::BackwardInput(_) => 2 * attention,
             Kernel::BackwardWeight(_) => 0,
@@ -41,7 +42,7 @@ fn of_module(model: &Model, (size, ranks): (usize, usize), kernel: Kernel, part:
         };
     }
     let has_product = matches!(part, Part::Module(_, module) if module.is_product() || module == Module::Logits);
-    let slices = if has_product { model.slices_of(part, Split { ranks, place: 0 }) } else { Vec::new() };
+    let slices = if has_product { model.slices_of(part, split) } else { Vec::new() };
     2 * tokens * slices.iter().filter(|slice| slice.dims.len() == 2).map(|slice| slice.elements() as u64).sum::<u64>()
 }
 

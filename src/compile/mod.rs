@@ -171,6 +171,7 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         seed: scenario.seed,
         optimizer: training.optimizer,
         tensor: training.mesh.line(Axis::Tensor),
+        feed_forward: training.split().feed_forward,
         context: training.mesh.line(Axis::Context),
         same_seed: has(TroubleKind::SameSeed),
         bias_before_sum: has(TroubleKind::BiasBeforeSum),

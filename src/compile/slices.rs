@@ -2,9 +2,9 @@
 //! experts a rank holds its own.
 
 use crate::base::ParameterId;
-use crate::base::mesh::Axis;
 use crate::base::model::{Model, Parameter, Part};
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
+use crate::base::split::Split;
 use crate::scenario::Training;
 
 use super::stages;
@@ -15,8 +15,8 @@ pub(super) struct Slices {
     pub parameters: Vec<Parameter>,
     /// Per place among the ranks of a stage ([`Training::place`]) and per place in forward order, what is held there.
     held: Vec<Vec<Vec<ParameterId>>>,
-    /// Ranks that share tensors: those of one place among experts stand behind each other.
-    ranks: usize,
+    /// The first of the ranks that share tensors: those of one place among experts stand behind each other.
+    split: Split,
     /// Experts of each rank.
     experts: usize,
 }
@@ -24,13 +24,14 @@ pub(super) struct Slices {
 impl Slices {
     /// The parameters of a training run. As a fault, `by_rows` cuts the one matrix of queries, keys and values as its rows lie.
     pub(super) fn new(training: &Training, by_rows: bool) -> Self {
-        let (model, ranks) = (&training.model, training.mesh.size(Axis::Tensor));
+        let (model, split) = (&training.model, training.split());
+        let ranks = split.ranks;
         let experts = model.experts.as_ref().map_or(0, |experts| experts.count / training.expert);
-        let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); training.places()], ranks, experts };
+        let mut slices = Self { parameters: Vec::new(), held: vec![Vec::new(); training.places()], split, experts };
         for part in model.parts() {
-            let mut lists: Vec<Vec<Parameter>> = Split::all(ranks).map(|split| model.slices_of(part, split)).collect();
+            let mut lists: Vec<Vec<Parameter>> = split.places().map(|split| model.slices_of(part, split)).collect();
             if by_rows && model.fused_qkv {
-                lists.iter_mut().enumerate().for_each(|(place, list)| cut_by_rows(model, (place, ranks), list));
+                lists.iter_mut().enumerate().for_each(|(place, list)| cut_by_rows(model, Split { place, ..split }, list));
             }
             slices.held.iter_mut().for_each(|held| held.push(Vec::new()));
             for number in 0..lists[0].len() {
@@ -59,7 +60,7 @@ impl Slices {
 
     /// Whether the rank at `place` holds `parameter`, if any of its slices: all but other ranks' experts.
     fn is_at(&self, place: usize, parameter: &Parameter) -> bool {
-        parameter.expert().is_none_or(|expert| expert / self.experts.max(1) == place / self.ranks)
+        parameter.expert().is_none_or(|expert| expert / self.experts.max(1) == place / self.split.ranks)
     }
 
     /// What the rank at `place` holds of the parameters of `part` by itself.
@@ -78,7 +79,7 @@ impl Slices {
         if module == Module::Logits && model.tied {
             return vec![self.tied(place)];
         }
-        let mut taken = model.taken_by(layer, module, Split { ranks: self.ranks, place: place % self.ranks }, early);
+        let mut taken = model.taken_by(layer, module, Split { place: place % self.split.ranks, ..self.split }, early);
         taken.retain(|parameter| self.is_at(place, parameter));
         let own = self.own(model, place, module.part(layer));
         let is_it = |id: &&ParameterId, parameter: &Parameter| {
@@ -95,8 +96,8 @@ impl Slices {
 
     /// The places along the tensor axis, beside the rank at `place`, at which `parameter` of `part` is held.
     pub(super) fn holders(&self, model: &Model, place: usize, (parameter, part): (ParameterId, Part)) -> Vec<usize> {
-        let first = place / self.ranks * self.ranks;
-        (0..self.ranks).filter(|slice| self.own(model, first + slice, part).contains(&parameter)).collect()
+        let first = place / self.split.ranks * self.split.ranks;
+        (0..self.split.ranks).filter(|slice| self.own(model, first + slice, part).contains(&parameter)).collect()
     }
 
     /// The token embedding's weight.
@@ -106,10 +107,10 @@ impl Slices {
 }
 
 /// Lets the slices of queries, keys and values at `place` follow each other as rows: the first rank's are mostly queries, the last one's values.
-fn cut_by_rows(model: &Model, (place, ranks): (usize, usize), list: &mut [Parameter]) {
+fn cut_by_rows(model: &Model, split: Split, list: &mut [Parameter]) {
     for dims in [1, 2] {
-        let mut start = place * model.qkv_rows() / ranks;
-        let is_qkv = |one: &Parameter| one.dims.len() == dims && model.module_of(one) == Some(Module::Qkv);
+        let mut start = split.place * model.qkv_rows() / split.ranks;
+        let is_qkv = |one: &Parameter| one.dims.len() == dims && one.module(split) == Some(Module::Qkv);
         for parameter in list.iter_mut().filter(|one| is_qkv(one)) {
             if let Some(slice) = &mut parameter.slice {
                 slice.start = start;

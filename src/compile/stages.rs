@@ -254,7 +254,7 @@ fn cost_of(training: &Training, Piece { size, segment, place }: Piece, kernel: K
     {
         return expert_parallel::cost(training, place, (kernel, module), shares);
     }
-    let (model, ranks) = (&tensor_parallel::own(training), training.mesh.size(Axis::Tensor));
+    let model = &tensor_parallel::own(training);
     let activation = (size * segment.tokens(model) * model.hidden) as u64 * training.precision.parameter.size();
     // Norms and sums go through the whole stream; between them a layer reads it once and writes it once.
     let bytes = match kernel.words().1 {
@@ -262,7 +262,7 @@ fn cost_of(training: &Training, Piece { size, segment, place }: Piece, kernel: K
         Some(Part::Module(..)) => 0,
         _ => 2 * activation,
     };
-    let flops = flops::flops(model, (size, ranks), segment, kernel);
+    let flops = flops::flops(model, (size, training.split()), segment, kernel);
     KernelCost { kernel, shares, taken: 1, overlapped: false, flops, bytes }
 }
 

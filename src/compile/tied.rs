@@ -2,7 +2,7 @@
 //! so the two are summed once a step, over all replicas, as in Megatron's embedding group.
 
 use crate::base::mesh::Axis;
-use crate::base::module::Split;
+use crate::base::split::Split;
 use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank};
 use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
 use crate::program::{OpKind, Origin, PassName, Program};
@@ -17,7 +17,7 @@ pub(super) fn run(build: &mut Build) {
     if sharing.tied.is_empty() {
         return;
     }
-    for split in Split::all(training.mesh.size(Axis::Tensor)) {
+    for split in training.split().places() {
         let tied = slices.tied(split.place);
         let first = training.mesh.with(Rank(0), Axis::Tensor, split.place);
         let of_row = |&row: &usize| training.data_group(training.mesh.with(first, Axis::Pipeline, row));

@@ -62,7 +62,7 @@ fn loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<Loss>> 
     };
     let Some(Value::Cpu(tensors)) = results.first() else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.to_scalar::<f64>()?;
-    let slice = program.setting.context.split(view.rank).place;
+    let slice = program.setting.context.place(view.rank);
     Ok(Some(Loss { step: view.origin.step, micro_batch, slice, value }))
 }
 
@@ -75,12 +75,12 @@ fn router_loss(program: &Program, op: OpId, results: &[Value]) -> Result<Option<
     let Some(Value::Cpu(tensors)) = results.get(1) else { return Ok(None) };
     let value = tensors[0].to_dtype(candle_core::DType::F64)?.flatten_all()?.sum_all()?.to_scalar::<f64>()?;
     let (setting, rank) = (&program.setting, view.rank);
-    let slice = setting.context.split(rank);
+    let slice = setting.context.place(rank);
     // Ranks that all have all tokens all have the loss.
-    let all = setting.micro_batch_size * setting.model.as_ref().map_or(0, |model| model.sequence) / slice.ranks;
+    let all = setting.micro_batch_size * setting.model.as_ref().map_or(0, |model| model.sequence) / setting.context.ranks;
     let own = program.layouts[program.buffers[gates.index()].layout.index()].parts.first().map_or(0, |part| part.dims[0]);
-    let place = if own < all { setting.tensor.split(rank).place } else { 0 };
-    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice: slice.place, value } }))
+    let place = if own < all { setting.tensor.place(rank) } else { 0 };
+    Ok(Some(Auxiliary { layer, place, loss: Loss { step: view.origin.step, micro_batch, slice, value } }))
 }
 
 impl Values {

@@ -13,8 +13,8 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use super::kernels::{dtype, pack};
 use super::value::{Value, Values};
 use crate::base::model::Parameter;
-use crate::base::module::Slice;
 use crate::base::settings::{Dtype, Kept};
+use crate::base::split::Slice;
 use crate::base::{ParameterId, Rank};
 use crate::program::{Buffer, Name, Program, Role};
 

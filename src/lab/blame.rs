@@ -99,11 +99,11 @@ fn rows_of(program: &Program, rank: Rank, mut all: Vec<f64>, own: usize) -> Opti
     let setting = &program.setting;
     if let Some(attention) = setting.attention.filter(|_| own < all.len()) {
         let width = all.len() / (attention.batch * attention.sequence);
-        let positions = attention.positions(setting.context.split(rank).place);
+        let positions = attention.positions(setting.context.place(rank));
         let tokens = (0..attention.batch).flat_map(|b| positions.iter().map(move |&at| b * attention.sequence + at as usize));
         all = tokens.flat_map(|token| &all[token * width..(token + 1) * width]).copied().collect();
     }
-    let place = setting.tensor.split(rank).place;
+    let place = setting.tensor.place(rank);
     if own < all.len() { Some(all.get(place * own..(place + 1) * own)?.to_vec()) } else { Some(all) }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::base::hardware::{Costs, Link, Table, UnitCosts};
 use crate::base::mesh::Axis;
-use crate::base::module::Split;
 use crate::base::precision::Precision;
 use crate::base::settings::{AllReduce, Dtype, Recompute};
+use crate::base::split::Split;
 use crate::base::units::Clock;
 use crate::scenario::{Collective, Order, Reshard, Scenario, Task, Training};
 use crate::schedule::Times;
@@ -100,8 +100,7 @@ fn state(training: &Training) -> Formula {
     let (sharing, shards) = training.sharing();
     let bytes = training.precision.bytes(training.optimizer.kind);
     let is_cut = [sharing.parameters, sharing.gradients, sharing.optimizer];
-    let split = Split { ranks: training.mesh.size(Axis::Tensor), place: 0 };
-    let [dense, experts] = parameters(training, split);
+    let [dense, experts] = parameters(training, training.split());
     let (whole, text) = match training.expert {
         1 => (dense + experts, ["P", "P"].map(str::to_owned)),
         ranks => (dense + experts / count(ranks), [format!("(D + E/{ranks})"), "(D + E)".to_owned()]),
@@ -142,7 +141,7 @@ fn traffic(training: &Training) -> Formula {
         return Formula { of: Quantity::Traffic, text, value };
     }
     // Who alone has its experts has nobody to exchange anything of them with.
-    let [dense, experts] = parameters(training, Split { ranks: training.mesh.size(Axis::Tensor), place: 0 });
+    let [dense, experts] = parameters(training, training.split());
     let share = dense / (dense + experts / count(training.expert));
     Formula { of: Quantity::Traffic, text: format!("({text}) D/(D + E/{})", training.expert), value: value * share }
 }

@@ -1,4 +1,7 @@
 //! Routes: a mixture of experts as a grid of ranks with tokens against experts, how far each of its pieces is at any event, and who has most.
+//! It stands alone, or is a layer of a training step, to which each rank brings a micro-batch ([`step`]).
+
+pub mod step;
 
 use super::blocks::Stage;
 use super::metrics::Metrics;
@@ -7,18 +10,35 @@ use super::traffic::CollectiveStats;
 use crate::base::experts::Experts;
 use crate::base::routing::Routing;
 use crate::base::units::short_number;
-use crate::base::{ExpertTensor, OpId};
+use crate::base::{CollectiveId, ExpertTensor, OpId, Rank};
 use crate::program::{CollectiveKind, Kernel, Name, OpKind, Program};
 
-/// The routes of a mixture of experts that stands alone.
+/// The routes of a mixture of experts. Its ranks are told by their places among those that share out the experts.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// The layer.
+    /// The layer, with the tokens of all its ranks.
     pub layer: Experts,
-    /// Where its tokens go.
-    pub routing: Routing,
-    /// Per rank, its experts' passes.
+    /// Its ranks.
+    pub ranks: Vec<Rank>,
+    /// Which layer of a training step it is, and per place the micro-batch; `None` where it stands alone.
+    pub site: Option<(u32, Vec<u32>)>,
+    /// Its collectives, in their order.
+    pub collectives: Vec<CollectiveId>,
+    /// Where the tokens of a layer that stands alone go.
+    routing: Option<Routing>,
+    /// Per place, how many tokens each expert takes.
+    sent: Vec<Vec<usize>>,
+    /// Per place, its experts' passes.
     ops: Vec<Passes>,
+}
+
+/// A token's choice of an expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The expert.
+    pub expert: u32,
+    /// Whether it takes the token.
+    pub kept: bool,
 }
 
 /// What a rank does for its experts' tokens.
@@ -43,7 +63,7 @@ pub enum Way {
 }
 
 impl Routes {
-    /// The routes of `program`, if it is a mixture of experts.
+    /// The routes of `program`, if it is a mixture of experts that stands alone.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
         let layer = program.setting.experts.clone()?;
@@ -61,13 +81,38 @@ impl Routes {
                 _ => {}
             }
         }
-        Some(Self { routing: Routing::planned(&layer), layer, ops })
+        let routing = Routing::planned(&layer);
+        let of_rank = |from| (0..layer.count).map(|expert| layer.sent(&routing, from, expert)).collect();
+        let sent = (0..layer.ranks).map(of_rank).collect();
+        let ranks = (0..layer.ranks).map(Rank::new).collect();
+        let collectives = (0..program.collectives.len()).map(CollectiveId::new).collect();
+        Some(Self { layer, ranks, site: None, collectives, routing: Some(routing), sent, ops })
     }
 
     /// Tokens of `from` that `expert` takes.
     #[must_use]
     pub fn sent(&self, from: usize, expert: usize) -> usize {
-        self.layer.sent(&self.routing, from, expert)
+        self.sent[from][expert]
+    }
+
+    /// Tokens that `expert` takes.
+    #[must_use]
+    pub fn load(&self, expert: usize) -> usize {
+        self.sent.iter().map(|of_rank| of_rank[expert]).sum()
+    }
+
+    /// The choices of the tokens of the rank at `place`, token by token; `None` where they are too many to draw again.
+    #[must_use]
+    pub fn choices(&self, program: &Program, place: usize) -> Option<Vec<Choice>> {
+        let choices = |routing: &Routing, places: std::ops::Range<usize>| {
+            let choice = |at| Some(Choice { expert: *routing.chosen.get(at)?, kept: *routing.kept.get(at)? });
+            places.map_while(choice).collect()
+        };
+        let own = self.layer.tokens_per_rank() * self.layer.top_k;
+        match &self.routing {
+            Some(routing) => Some(choices(routing, place * own..(place + 1) * own)),
+            None => step::routing(program, self, place).map(|routing| choices(&routing, 0..own)),
+        }
     }
 
     /// How far the tokens for the experts of `rank` are.
@@ -89,7 +134,8 @@ impl Routes {
     /// Rows that the experts of `rank` compute.
     #[must_use]
     pub fn rows(&self, rank: usize) -> usize {
-        self.layer.rank_rows(&self.routing, rank)
+        let own = self.layer.experts_per_rank();
+        (rank * own..(rank + 1) * own).map(|expert| self.load(expert)).sum()
     }
 
     /// How many times an even share of all choices the experts of `rank` compute.
@@ -123,8 +169,8 @@ impl Routes {
             words.push(format!("{} all-to-alls, in each of which a rank sends {each} on average", exchanges.len()));
         }
         words.extend(self.slowest().map(|rank| format!("r{rank} computes {:.2} times an even share", self.burden(rank))));
-        if self.routing.dropped() > 0 {
-            words.push(format!("{} of {} choices find no room", self.routing.dropped(), self.routing.chosen.len()));
+        if self.all_dropped() > 0 {
+            words.push(format!("{} of {} choices find no room", self.all_dropped(), self.all_choices()));
         }
         words.join("; ")
     }
@@ -132,7 +178,25 @@ impl Routes {
     /// Choices of an expert that it does not take.
     #[must_use]
     pub fn dropped(&self, expert: usize) -> usize {
-        self.routing.choices(expert) - self.routing.load(expert)
+        self.chosen(expert) - self.load(expert)
+    }
+
+    /// How often an expert was chosen.
+    #[must_use]
+    pub fn chosen(&self, expert: usize) -> usize {
+        self.layer.loads.get(expert).map_or(0, |&load| usize::try_from(load).unwrap_or(usize::MAX))
+    }
+
+    /// Choices of all tokens that no expert takes.
+    #[must_use]
+    pub fn all_dropped(&self) -> usize {
+        (0..self.layer.count).map(|expert| self.dropped(expert)).sum()
+    }
+
+    /// Choices of all tokens.
+    #[must_use]
+    pub fn all_choices(&self) -> usize {
+        self.layer.all_tokens() * self.layer.top_k
     }
 }
 

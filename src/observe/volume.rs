@@ -163,7 +163,7 @@ fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
     if program.setting.context.ranks > 1 && AttentionTensor::find(first_word).is_some() {
         return false;
     }
-    line.ranks == 1 || group.ranks.iter().all(|&rank| line.split(rank) == line.split(group.ranks[0]))
+    line.ranks == 1 || group.ranks.iter().all(|&rank| line.place(rank) == line.place(group.ranks[0]))
 }
 
 /// Elements that a collective moves past a member.

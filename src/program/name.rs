@@ -92,7 +92,7 @@ pub enum Flow {
     Output,
     /// The gradient of the loss by that.
     OutputGradient,
-    /// The rank's own tokens of what it makes, or what the ranks gathered of it, where each works on its own tokens.
+    /// What it makes behind the ranks' meeting: the rank's own tokens of a sum, or what the ranks gathered.
     Tokens,
     /// The same of that gradient.
     TokensGradient,
@@ -112,6 +112,12 @@ impl Flow {
         (Self::Saved, "saved-"),
         (Self::Deferred, "deferred-"),
     ];
+
+    /// Whether it is what ranks have met for.
+    #[must_use]
+    pub fn is_met(self) -> bool {
+        matches!(self, Self::Tokens | Self::TokensGradient)
+    }
 }
 
 /// The modules' words in program texts: a number follows, so they end in none.

@@ -2,7 +2,8 @@
 
 use crate::base::precision::CONVENTIONS;
 use crate::base::settings::{
-    Activation, Bias, ContextMethod, LayerKind, Norm, Placement, Positions, Recompute, SavedTensors, Strategy, Wrap,
+    Activation, Bias, ContextMethod, FeedForwardSplit, LayerKind, Norm, Placement, Positions, Recompute, SavedTensors, Strategy,
+    Wrap,
 };
 use crate::base::tables::TABLES;
 use crate::base::{AllReduce, ChunkCosts, CollectiveKind, OptimizerKind, PointToPoint, Values};
@@ -202,6 +203,8 @@ keys! {
     tensor_parallel TensorParallel {
         SEQUENCE_PARALLEL "sequence_parallel" Bool, Is("false"), "",
             "each rank keeps its own tokens of the residual stream: all-reduces become reduce-scatters and all-gathers";
+        SPLIT "split" Choice(|| FeedForwardSplit::NAMES.to_vec()), Is("col-row"), "",
+            "how the feed-forward's two matrices are cut: by columns of what they make, or by rows of what they take";
     }
     context_parallel ContextParallel {
         METHOD "method" Choice(|| ContextMethod::NAMES.to_vec()), Is("ring"), "", "how queries meet the keys of other ranks";

@@ -42,8 +42,8 @@ use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
 use crate::base::precision::Precision;
 pub use crate::base::settings::{
-    AllReduce, CollectiveKind, ContextMethod, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors, Strategy, Updates,
-    Values, Wrap,
+    AllReduce, CollectiveKind, ContextMethod, FeedForwardSplit, Optimizer, OptimizerKind, PointToPoint, Recompute, SavedTensors,
+    Strategy, Updates, Values, Wrap,
 };
 use crate::base::sharing::Sharing;
 use crate::base::{Bytes, Dtype};
@@ -172,6 +172,8 @@ pub struct DataParallel {
 pub struct TensorParallel {
     /// Each rank keeps its own tokens of the residual stream.
     pub sequence_parallel: bool,
+    /// How they cut the feed-forward's matrices; one rank by itself has them whole.
+    pub feed_forward: FeedForwardSplit,
 }
 
 /// How sharded parameters are gathered.

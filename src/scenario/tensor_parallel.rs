@@ -1,16 +1,30 @@
 //! `[tensor_parallel]`, and what the ranks that share a layer's tensors must divide.
 
-use super::keys::{Key, batch, model, parallel, pipeline, recompute, tensor_parallel};
+use super::keys::{Key, batch, experts, model, parallel, pipeline, recompute, tensor_parallel};
 use super::problem::Problem;
 use super::written::Written;
 use super::{Recompute, TensorParallel, Training};
 use crate::base::mesh::Axis;
 use crate::base::model::Model;
+use crate::base::settings::FeedForwardSplit;
+use crate::base::split::Split;
 use crate::base::words::grouped;
 
 /// How ranks share the matrices of each layer.
 pub(super) fn read(written: &Written) -> Option<TensorParallel> {
-    Some(TensorParallel { sequence_parallel: written.flag(&tensor_parallel::SEQUENCE_PARALLEL)? })
+    Some(TensorParallel {
+        sequence_parallel: written.flag(&tensor_parallel::SEQUENCE_PARALLEL)?,
+        feed_forward: written.choice(&tensor_parallel::SPLIT, FeedForwardSplit::find)?,
+    })
+}
+
+impl Training {
+    /// The first of the ranks that share a layer's tensors.
+    #[must_use]
+    pub fn split(&self) -> Split {
+        let ranks = self.mesh.size(Axis::Tensor);
+        if ranks == 1 { Split::NONE } else { Split { ranks, place: 0, feed_forward: self.tensor_parallel.feed_forward } }
+    }
 }
 
 /// Refuses numbers of ranks that cut a head, a key and value head, or a column.
@@ -38,6 +52,7 @@ pub(super) fn check(written: &mut Written, training: &Training) {
 
 /// What ranks that share tensors do not do.
 fn refuse_others(written: &mut Written, training: &Training) {
+    refuse_splits(written, training);
     refuse_forgotten(written, training, ("ranks that share tensors", &parallel::TENSOR), "tensor = 1");
     if training.pipeline.segments > 1 {
         let problem = Problem::new("segments of sequences and ranks that share tensors are not computed together");
@@ -47,6 +62,23 @@ fn refuse_others(written: &mut Written, training: &Training) {
         let problem = Problem::new("micro-batches of different sizes and ranks that share tensors are not computed together");
         let problem = problem.hint("tensor = 1, or one micro_batch_size for all");
         written.refuse(&[&batch::MICRO_BATCH_SIZES, &parallel::TENSOR], problem);
+    }
+}
+
+/// Other cuts of the feed-forward than Megatron's leave no sum behind it whose tokens could be shared out; and there are none of experts.
+fn refuse_splits(written: &mut Written, training: &Training) {
+    let split = training.tensor_parallel.feed_forward;
+    let obstacles = [
+        (
+            training.tensor_parallel.sequence_parallel,
+            &tensor_parallel::SEQUENCE_PARALLEL,
+            "sequence parallelism scatters the sum behind the feed-forward",
+        ),
+        (training.model.has_experts(), &experts::COUNT, "experts are cut by columns and then by rows"),
+    ];
+    for (_, key, why) in obstacles.into_iter().filter(|(is_there, ..)| *is_there && split != FeedForwardSplit::ColRow) {
+        let problem = Problem::new(format!("{why}, and `split = \"{split}\"` has none"));
+        written.refuse(&[&tensor_parallel::SPLIT, key], problem.allowed("split = \"col-row\""));
     }
 }
 

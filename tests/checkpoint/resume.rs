@@ -91,6 +91,8 @@ fn slices_of_tensors_and_of_sequences_go_on_bit_for_bit() {
         (FUSED, "tensor = 2", "zero-3", (3, 1), ""),
         (FUSED, "tensor = 3", "fsdp", (4, 1), "[fsdp]\nshard_size = 2\n"),
         (GROUPED, "tensor = 2\norder = \"pp-dp-tp-cp\"", "fsdp", (2, 2), "[pipeline]\nschedule = \"1f1b\"\n"),
+        (FUSED, "tensor = 3", "fsdp", (2, 1), "[tensor_parallel]\nsplit = \"row-col\"\n"),
+        (GROUPED, "tensor = 2", "zero-1", (2, 1), "[tensor_parallel]\nsplit = \"col-col\"\n"),
         (FUSED, "context = 2", "ddp", (1, 1), ""),
         (GROUPED, "context = 3", "zero-2", (2, 1), ""),
         (GROUPED, "tensor = 2\ncontext = 2", "fsdp", (2, 1), ""),
@@ -112,7 +114,9 @@ fn other_slices_go_on() {
     for model in [GROUPED, FUSED] {
         let relay = [
             ("tensor = 2", "ddp", (1, 1), ""),
+            ("tensor = 6", "zero-1", (1, 1), "[tensor_parallel]\nsplit = \"row-col\"\n"),
             ("", "zero-3", (3, 1), ""),
+            ("tensor = 2", "ddp", (2, 1), "[tensor_parallel]\nsplit = \"col-col\"\n"),
             ("tensor = 6\ncontext = 2", "zero-1", (1, 1), ""),
             ("context = 2", "fsdp", (2, 1), ""),
             ("tensor = 6", "zero-1", (1, 1), "[tensor_parallel]\nsequence_parallel = true\n"),

@@ -122,7 +122,7 @@ fn capacity_evens_out_the_step_and_loses_tokens() {
         let run = run(&eight(&format!("{UNEVEN}\ncapacity_factor = {factor}")));
         let routes = Routes::of(run.session.program()).expect("experts");
         assert!(matches!(run.verdict.name(), "equal" | "expected-drift"), "{factor}: {:?}", run.verdict);
-        (routes.burden(0), routes.routing.dropped())
+        (routes.burden(0), routes.all_dropped())
     };
     let (burden, dropped) = of(1.0);
     assert!(burden <= 1.0 && dropped > 60, "{burden}, {dropped}");
@@ -168,7 +168,7 @@ fn lost_tokens_are_found() {
         assert_eq!(run.verdict.name(), "wrong", "{ranks}");
         let routes = Routes::of(run.session.program()).expect("experts");
         let (_, cause) = cause(&run);
-        assert!(cause.contains(&format!("{} of {}", routes.routing.dropped(), routes.routing.chosen.len())), "{cause}");
+        assert!(cause.contains(&format!("{} of {}", routes.all_dropped(), routes.all_choices())), "{cause}");
     }
 }
 

@@ -24,6 +24,7 @@ mod search;
 mod sharding;
 mod sheets;
 mod shipped;
+mod splits;
 mod stepping;
 mod tensor;
 mod tensor_traffic;

@@ -45,6 +45,9 @@ fn scenarios_move_what_they_say() {
     check("fsdp-pipeline", &[], "completed", SUMMED, 2.0);
     check("fsdp-pipeline", &["fsdp.reshard_after_forward=true"], "completed", SUMMED, 9.0);
     check("fsdp-pipeline", &["data_parallel.no_sync=false"], "completed", SUMMED, 5.0);
+    for split in ["col-row", "row-col", "col-col"] {
+        check("feed-forward-splits", &[&format!("tensor_parallel.split={split}")], "completed", SUMMED, 2.0);
+    }
     check("recompute-full", &[], "completed", &["equal"], 0.0);
     check("recompute-selective", &[], "completed", &["equal"], 0.0);
     check("bf16-zero-2", &[], "completed", SUMMED, 3.0);
@@ -78,6 +81,7 @@ fn scenarios_of_faults_are_traced() {
     check("fault-unequal-tokens", "completed", "wrong", 3, "16 of 32 tokens count");
     check("fault-save-without-gather", "completed", "expected-drift", 0, "have the shape [0]");
     check("fault-less-memory", "out-of-memory", "none", 1, "would report a time-out");
+    check("fault-columns-apart", "completed", "wrong", 0, "goes on without what was to be gathered");
     check("skip-all-reduce-one", "deadlocked", "none", 1, "leaves out");
     check("slow-rank", "completed", "equal", 2, "2.00 times as long");
 }

@@ -9,19 +9,19 @@ use ranklab::program::trace::Outcome;
 use crate::support::{head_of, run, sound};
 
 /// A model with sizes of its own, on so many tensor-parallel ranks.
-struct Case {
-    model: &'static str,
-    tensor: usize,
+pub(super) struct Case {
+    pub model: &'static str,
+    pub tensor: usize,
     /// What stands behind `tensor`, and other sections.
-    more: &'static str,
+    pub more: &'static str,
 }
 
-const GPT: &str = "layers = 3\nhidden = 48\nheads = 8\nsequence = 7\nvocab = 31\nffn = 40\nbias = \"all\"\n";
-const LLAMA: &str = "layers = 2\nhidden = 48\nheads = 12\nkv_heads = 3\nsequence = 9\nvocab = 29\nffn = 60\nbias = \"none\"\n\
+pub(super) const GPT: &str = "layers = 3\nhidden = 48\nheads = 8\nsequence = 7\nvocab = 31\nffn = 40\nbias = \"all\"\n";
+pub(super) const LLAMA: &str = "layers = 2\nhidden = 48\nheads = 12\nkv_heads = 3\nsequence = 9\nvocab = 29\nffn = 60\nbias = \"none\"\n\
     norm = \"rms\"\nactivation = \"swiglu\"\npositions = \"rotary\"\nfused_qkv = false\n";
 
 impl Case {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { model, tensor, more } = self;
         // AdamW's first step is the sign of a gradient: where that is rounding, runs in f32 part by more than rounding. In f64 none does.
         let kind = if more.contains("f64") { "kind = \"adamw\"" } else { "kind = \"sgd\"\nlr = 0.1" };
@@ -33,12 +33,12 @@ impl Case {
 
     /// Runs it, and holds it against one device.
     #[track_caller]
-    fn check(&self, expected: &[&str]) -> Run {
+    pub fn check(&self, expected: &[&str]) -> Run {
         sound(&self.text(), expected)
     }
 }
 
-const CLOSE: &[&str] = &["equal", "expected-drift"];
+pub(super) const CLOSE: &[&str] = &["equal", "expected-drift"];
 
 #[test]
 fn slices_compute_what_one_device_does() {

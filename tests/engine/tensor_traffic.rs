@@ -10,7 +10,7 @@ use ranklab::program::{Kernel, OpKind, PassName, Program, Role};
 use crate::support::scenario;
 
 /// Shapes in half precision, one micro-batch, every collective one operation.
-fn text(model: &str, parallel: &str) -> String {
+pub(super) fn text(model: &str, parallel: &str) -> String {
     sharded(model, parallel, "ddp")
 }
 
@@ -22,7 +22,7 @@ fn sharded(model: &str, parallel: &str, strategy: &str) -> String {
 }
 
 /// Payloads and bytes sent of the collectives inside the layers of one micro-batch on rank 0: forward, backward, and gathers for weights.
-fn inside_layers(text: &str) -> [(Vec<u64>, u64); 3] {
+pub(super) fn inside_layers(text: &str) -> [(Vec<u64>, u64); 3] {
     let run = ranklab::lab::Lab::new().run(&scenario(text)).expect("a run of shapes");
     let observed = Observed::new(run.session.program(), run.session.trace());
     let program = observed.program;

@@ -55,8 +55,7 @@ fn attention(run: &Run) -> Vec<String> {
 fn experts(run: &Run) -> Vec<String> {
     let Some(routes) = Routes::of(run.session.program()) else { return Vec::new() };
     let rows = (0..routes.layer.ranks).map(|rank| routes.rows(rank).to_string()).collect::<Vec<_>>().join(" ");
-    let mut facts =
-        vec![format!("rows {rows}"), format!("{} of {} choices lost", routes.routing.dropped(), routes.routing.chosen.len())];
+    let mut facts = vec![format!("rows {rows}"), format!("{} of {} choices lost", routes.all_dropped(), routes.all_choices())];
     facts.extend(routes.slowest().map(|rank| format!("r{rank} has {} times an even share", short_number(routes.burden(rank)))));
     let program = run.session.program();
     let observed = run.observed();

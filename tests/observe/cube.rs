@@ -79,6 +79,39 @@ fn members_and_folded_ranks_agree() {
     }
 }
 
+/// Ranks that share out experts have a line of their own: who they are, over which wires, and that all-to-alls are what they are sent.
+#[test]
+fn who_shares_out_experts_is_a_group() {
+    for (mesh, expert, ranks_per_node) in
+        [("data = 4", 4, 2), ("data = 6\ntensor = 2", 3, 4), ("data = 4\npipeline = 2\norder = \"dp-pp-tp-cp\"", 2, 8)]
+    {
+        let text = text(
+            &format!("{mesh}\nexpert = {expert}"),
+            &format!("[experts]\ncount = {}\nskew = 1\n[hardware]\nranks_per_node = {ranks_per_node}", 2 * expert),
+        );
+        let (run, scenario) = (run(&text), scenario(&text));
+        let (cube, ranklab::scenario::Task::Train(training)) = (Cube::of(&scenario).expect("a mesh"), &scenario.task) else {
+            panic!("a training step")
+        };
+        let observed = run.observed().run;
+        for rank in (0..cube.mesh.ranks()).map(Rank::new) {
+            let parties = cube.parties(&observed, rank);
+            let of_experts: Vec<&Party> = parties.iter().filter(|party| party.name() == "ep").collect();
+            let [party] = of_experts[..] else { panic!("one group of experts: {parties:?}") };
+            assert_eq!((&party.ranks, party.wires), (&training.expert_group(rank), cube.wires(&party.ranks)));
+            // Dispatch and combine, forward and backward, of each layer and micro-batch that the rank has.
+            let layers = 4 / cube.mesh.size(Axis::Pipeline);
+            assert_eq!((party.collectives, party.messages), (4 * layers * 3, 0));
+            let exchanged = |op: &&ranklab::base::OpId| {
+                observed.of_step(**op, 0).then(|| ranklab::program::exchange::Exchange::of(observed.program, **op)).flatten()
+            };
+            let sent = observed.program.order[rank.index()].iter().filter_map(|op| exchanged(&op)).map(|part| part.sent);
+            assert_eq!(party.sent, sent.sum::<Bytes>());
+            assert!(parties.iter().any(|party| party.name() == "dp" && party.sent > Bytes::ZERO), "and gradients: {parties:?}");
+        }
+    }
+}
+
 #[test]
 fn wires_follow_from_order_and_nodes() {
     use Wires::{Both, Network, Node};

@@ -8,6 +8,7 @@ mod lanes;
 mod derived;
 mod ledger;
 mod pictures;
+mod routes;
 mod scenes;
 mod slack;
 mod states;

@@ -5,7 +5,8 @@ use ranklab::base::mesh::Mesh;
 use ranklab::base::model::{Activation, Bias, Model, Norm, Positions};
 use ranklab::base::precision::Precision;
 use ranklab::base::settings::{
-    AllReduce, ContextMethod, Dtype, Optimizer, Placement, PointToPoint, Recompute, SavedTensors, Strategy, Wrap,
+    AllReduce, ContextMethod, Dtype, FeedForwardSplit, Optimizer, Placement, PointToPoint, Recompute, SavedTensors, Strategy,
+    Wrap,
 };
 use ranklab::base::{Bytes, Ticks};
 use ranklab::compile;
@@ -112,7 +113,7 @@ impl Scene {
         };
         let (all_reduce, overlap) = (self.all_reduce, true);
         let task = Task::Train(Training {
-            tensor_parallel: TensorParallel { sequence_parallel: false },
+            tensor_parallel: TensorParallel { sequence_parallel: false, feed_forward: FeedForwardSplit::ColRow },
             context_parallel: ContextParallel { method: ContextMethod::Ring, placement: Placement::Zigzag },
             model,
             precision: Precision::plain(Dtype::F32),

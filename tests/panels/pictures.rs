@@ -43,6 +43,7 @@ fn ring_attention_in_its_third_hop() {
 fn experts_while_tokens_are_on_their_way() {
     pictures("experts", &data("lessons/17-experts/scenario.toml"), 20, 1, &["links", "debugger"]);
     pictures("experts-8", &data("scenarios/experts-capacity.toml"), 40, 2, &["links"]);
+    pictures("experts-step", &data("scenarios/experts-step.toml"), 60, 2, &["links", "mesh"]);
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn enter_on_a_link_goes_from_message_to_message() {
         lab.press("Enter");
         let data = &lab.model.run.data;
         let run = data.run();
-        let wire = ranklab::tui::panels::links::wires(data, &data.at(&run, lab.model.now.event), Rank(0));
+        let wire =
+            ranklab::tui::panels::links::wires(data, &data.at(&run, lab.model.now.event), (Rank(0), lab.model.cursor_op()));
         assert_eq!((wire.all[1].from, wire.all[1].to), (Rank(1), Rank(0)));
         assert_eq!(wire.all[1].carried.messages, number + 1, "one more has left");
         assert!(lab.model.message.starts_with(&format!("r1 -> r0: g{number} leaves at ")), "{}", lab.model.message);

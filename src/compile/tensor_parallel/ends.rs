@@ -33,7 +33,7 @@ impl Walk<'_> {
     pub(in crate::compile) fn modules_backward_weight(&mut self, site: Site, part: &PartTables) {
         match part.part {
             Part::Embedding => self.embedding_backward_weight(site, part),
-            Part::Head => self.behind_norm(site, part, Module::FinalNorm, Module::Logits, Flow::Saved),
+            Part::Head => self.behind_norm(site, part, Module::FinalNorm, Module::Logits),
             Part::Block(_) | Part::Module(..) => self.layer_backward_weight(site, part),
         }
     }

@@ -1,7 +1,8 @@
 //! One layer, module by module: which op reads what another wrote, and where the ranks meet.
 
 use crate::base::module::Module;
-use crate::base::settings::{AttentionTensor, Recompute};
+use crate::base::settings::{AttentionTensor, Bias, Recompute};
+use crate::base::split::Seam;
 use crate::base::{BufferId, KernelId};
 use crate::compile::lower::{Flows, Site, Walk};
 use crate::compile::stages::PartTables;
@@ -29,11 +30,12 @@ impl Walk<'_> {
         let d_norm = if self.training.model.has_experts() {
             self.experts_backward_input(site, part, d_sum)
         } else {
-            let hidden = self.inside(site, part, Flow::Output, Module::Up);
+            let hidden = self.joined(site, part, (Module::Up, Way::Forward));
             let d_fed = self.enter(site, part, (Module::Down, way), d_sum);
             let d_hidden = self.input_gradient(site, part, Module::Down, &[d_fed, hidden], Module::Up);
+            let d_hidden = self.join(site, part, (Module::Up, way), d_hidden);
             let d_norm = self.input_gradient(site, part, Module::Up, &[d_hidden], Module::Norm2);
-            self.leave(site, part, (Module::Norm2, way), d_norm, None)
+            self.join(site, part, (Module::Norm2, way), d_norm)
         };
         let d_middle = self.input_gradient(site, part, Module::Norm2, &[d_norm, d_y], Module::Add1);
 
@@ -49,7 +51,7 @@ impl Walk<'_> {
             vec![self.input_gradient(site, part, Module::Attention, &[d_attended, qkv, attended], Module::Qkv)]
         };
         let d_norm = self.input_gradient(site, part, Module::Qkv, &d_qkv, Module::Norm1);
-        let d_norm = self.leave(site, part, (Module::Norm1, way), d_norm, None);
+        let d_norm = self.join(site, part, (Module::Norm1, way), d_norm);
         let d_x = self.buffer(site, Flows::ActivationGradient, part.place - 1, part);
         self.module_backward_input(site, part, Module::Norm1, &[d_norm, d_middle], d_x);
     }
@@ -75,14 +77,24 @@ impl Walk<'_> {
             let input = input.unwrap_or_else(|| self.attended(site, part));
             let d_last =
                 if super::shares_tokens(self.training) { self.inside(site, part, Flow::TokensGradient, last) } else { d_sum };
-            self.weight_gradient(site, part, last, &[input, d_last]);
-            self.behind_norm(site, part, norm, first, Flow::OutputGradient);
+            let mut values = vec![input, d_last];
+            if self.adds_bias_between(last) {
+                values.push(self.joined(site, part, (first, Way::BackwardInput)));
+            }
+            self.weight_gradient(site, part, last, &values);
+            self.behind_norm(site, part, norm, first);
         }
     }
 
-    /// Backward for the weights of a norm and of the product behind it, whose gradient `flow` is. The norm's output is made again: it costs
+    /// Whether `module` is the feed-forward's second product, and adds the bias of the first, behind a sum of that.
+    fn adds_bias_between(&self, module: Module) -> bool {
+        let is_behind_sum = self.training.split().behind(Module::Up) == Seam::Sum;
+        module == Module::Down && is_behind_sum && self.training.model.bias != Bias::None && !self.program.setting.bias_before_sum
+    }
+
+    /// Backward for the weights of a norm and of the product behind it. The norm's output is made again: it costs
     /// a multiplication, and where tokens are shared out, a gather.
-    pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module, flow: Flow) {
+    pub(super) fn behind_norm(&mut self, site: Site, part: &PartTables, norm: Module, first: Module) {
         let input = self.norm_again(again(site), part, norm);
         let input = self.enter(again(site), part, (norm, Way::BackwardWeight), input);
         let mut values = vec![input];
@@ -92,7 +104,10 @@ impl Walk<'_> {
                     .map(|tensor| self.attention_buffer(site, part, tensor)),
             );
         } else {
-            values.push(self.inside(site, part, flow, if flow == Flow::Saved { Module::Loss } else { first }));
+            values.push(match first {
+                Module::Logits => self.inside(site, part, Flow::Saved, Module::Loss),
+                _ => self.joined(site, part, (first, Way::BackwardInput)),
+            });
         }
         self.weight_gradient(site, part, first, &values);
         let kept = self.inside(site, part, Flow::Deferred, norm);
@@ -120,7 +135,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Half a layer: a norm, from which all tokens enter, and modules of which the last leaves each rank a part of a sum.
+    /// Half a layer: a norm, from which all tokens enter, and modules that leave each rank a part of what the next one needs, or nothing to ask for.
     fn half(&mut self, site: Site, part: &PartTables, way: Way, first: BufferId, modules: &[Module]) -> BufferId {
         let mut value = first;
         for &module in modules {
@@ -130,12 +145,10 @@ impl Walk<'_> {
             }
             let output = self.inside(site, part, Flow::Output, module);
             self.module_forward(site, part, (module, way), &[value], output);
-            value = if module.is_norm() { self.enter(site, part, (module, way), output) } else { output };
+            let at = (module, way);
+            value = if module.is_norm() { self.enter(site, part, at, output) } else { self.join(site, part, at, output) };
         }
-        match modules.last() {
-            Some(&last) => self.leave(site, part, (last, way), value, None),
-            None => value,
-        }
+        value
     }
 
     pub(in crate::compile) fn module_forward(

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::module::Module;
+use crate::base::split::Seam;
 use crate::base::{BufferId, LayoutId};
 use crate::compile::{expert_parallel, stages};
 use crate::program::tables::Layout;
 use crate::program::{Flow, Inside, Program};
 use crate::scenario::Training;
 
-use super::{cuts_part, deferred, own, saved, split, tokens};
+use super::{cuts_part, deferred, own, saved, tokens};
 
 /// Numbers of each token that the loss needs from every rank.
 const TOLD: usize = 3;
@@ -34,10 +35,10 @@ pub(in crate::compile) fn layouts(program: &mut Program, training: &Training, pl
 }
 
 fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Flow, LayoutId); 6] {
-    let dtype = training.precision.parameter;
+    let (dtype, split) = (training.precision.parameter, training.split());
     let all = [training.batch.micro_batch_size, own(training).sequence];
     let mut tensor = |lead: &[usize], width: usize| program.layout(Layout::tensor(dtype, &[lead, &[width]].concat()));
-    let (width, stream) = (split(training).width(&training.model, module), tokens(training));
+    let (width, stream) = (split.width(&training.model, module), tokens(training));
     let whole = tensor(&all, width);
     let own = tensor(&stream, width);
     // Maxima and sums of exponentials: nobody takes them in half precision.
@@ -58,6 +59,20 @@ fn of_module(program: &mut Program, training: &Training, module: Module) -> [(Fl
         Module::Logits => (told_by_all, whole),
         _ if module.is_norm() => (whole, own),
         _ => (own, whole),
+    };
+    let mut columns = |width: usize| {
+        let own = Layout::tensor(dtype, &[all.as_slice(), &[width]].concat());
+        let parts = own.parts.iter().cycle().take(split.ranks).cloned().collect();
+        (program.layout(own), program.layout(Layout { parts }))
+    };
+    let (output, met) = if split.behind(module) == Seam::Columns { columns(width) } else { (output, met) };
+    let (gradient, met_gradient) = match split.behind_gradient(module) {
+        Seam::Columns => columns(width / split.ranks),
+        Seam::ColumnsOfSum => {
+            let (own, all) = columns(width);
+            (all, own)
+        }
+        Seam::None | Seam::Sum => (gradient, met_gradient),
     };
     let mut bundle = |tensors| program.layout(stages::bundle(tensors, dtype));
     let (saved, deferred) = (bundle(saved(training, module)), bundle(deferred(training, module)));

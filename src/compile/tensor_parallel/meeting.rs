@@ -1,8 +1,10 @@
-//! Where ranks that share tensors meet: an all-reduce in place; or a reduce-scatter to their own tokens, and a gather of all tokens.
+//! Where ranks that share tensors meet: an all-reduce in place; or a reduce-scatter to their own tokens, and a gather of all tokens. Columns of
+//! all ranks stand as one tensor of each behind each other.
 
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::module::Module;
+use crate::base::split::Seam;
 use crate::base::{BufferId, Bytes, CollectiveId, Rank};
 use crate::compile::lower::{Site, Walk};
 use crate::compile::stages::PartTables;
@@ -46,6 +48,33 @@ pub(in crate::compile) enum Way {
 }
 
 impl Walk<'_> {
+    /// What is needed next of `value`, which `module` made forward or, backward, which is the gradient of what it made.
+    pub(super) fn join(&mut self, site: Site, part: &PartTables, at: (Module, Way), value: BufferId) -> BufferId {
+        let kind = match self.seam(at) {
+            Seam::None => return value,
+            Seam::Sum => return self.leave(site, part, at, value, None),
+            Seam::Columns => CollectiveKind::AllGather,
+            Seam::ColumnsOfSum => CollectiveKind::ReduceScatter,
+        };
+        let to = self.joined(site, part, at);
+        self.meet(site, part, at, kind, (value, to));
+        to
+    }
+
+    /// Where that stands.
+    pub(super) fn joined(&mut self, site: Site, part: &PartTables, (module, way): (Module, Way)) -> BufferId {
+        match self.seam((module, way)) {
+            Seam::Columns | Seam::ColumnsOfSum => self.met(site, part, (module, way)),
+            Seam::None | Seam::Sum if way == Way::BackwardInput => self.inside(site, part, Flow::OutputGradient, module),
+            Seam::None | Seam::Sum => self.inside(site, part, Flow::Output, module),
+        }
+    }
+
+    fn seam(&self, (module, way): (Module, Way)) -> Seam {
+        let split = self.training.split();
+        if way == Way::BackwardInput { split.behind_gradient(module) } else { split.behind(module) }
+    }
+
     /// The sum of what `module` left each rank a part of; in `to`, or where the pass puts it, with tokens shared out.
     pub(in crate::compile) fn leave(
         &mut self,

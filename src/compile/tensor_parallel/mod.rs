@@ -18,7 +18,7 @@ pub(super) mod sums;
 use crate::base::Rank;
 use crate::base::mesh::Axis;
 use crate::base::model::{Model, Part};
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::settings::SavedTensors;
 use crate::scenario::Training;
@@ -64,15 +64,10 @@ fn group_number(training: &Training, rank: Rank) -> usize {
     mesh.coordinate(rank, Axis::Pipeline) * training.data_ranks() + replica
 }
 
-/// Any of the ranks that share tensors: their widths are the same.
-fn split(training: &Training) -> Split {
-    Split { ranks: training.mesh.size(Axis::Tensor), place: 0 }
-}
-
 /// The shape of the residual stream on a rank, without its columns.
 pub(super) fn tokens(training: &Training) -> Vec<usize> {
     let [size, sequence] = [training.batch.micro_batch_size, own(training).sequence];
-    if shares_tokens(training) { vec![size * sequence / split(training).ranks] } else { vec![size, sequence] }
+    if shares_tokens(training) { vec![size * sequence / training.split().ranks] } else { vec![size, sequence] }
 }
 
 /// What a module saves beside its output.
@@ -85,7 +80,7 @@ pub(super) fn saved(training: &Training, module: Module) -> Vec<SavedTensor> {
         // By blocks it makes its probabilities again.
         return Vec::new();
     }
-    saved(&own(training), training.batch.micro_batch_size, split(training).ranks, &tokens(training), module)
+    saved(&own(training), training.batch.micro_batch_size, training.split(), &tokens(training), module)
 }
 
 /// What a module's I leaves for its W.
@@ -94,6 +89,6 @@ pub(super) fn deferred(training: &Training, module: Module) -> Vec<SavedTensor> 
     if module == Module::Down && training.recompute.saved == SavedTensors::Megatron {
         return Vec::new();
     }
-    let (ranks, tokens) = (split(training).ranks, tokens(training));
-    saved::module_deferred(&own(training), training.batch.micro_batch_size, ranks, &tokens, module)
+    let (split, tokens) = (training.split(), tokens(training));
+    saved::module_deferred(&own(training), training.batch.micro_batch_size, split, &tokens, module)
 }

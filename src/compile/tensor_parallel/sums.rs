@@ -58,7 +58,7 @@ fn sets(
         let parameter = &program.parameters[id.index()];
         let holders = slices.holders(&training.model, training.place(rank), (id, parameter.part));
         let is_of_stream =
-            training.model.module_of(parameter).is_some_and(|module| module.is_of_stream() || module == Module::Route);
+            parameter.module(training.split()).is_some_and(|module| module.is_of_stream() || module == Module::Route);
         let is_part = parameter.slice.is_some() || (is_of_stream && super::shares_tokens(training));
         if holders.len() == 1 || !is_part {
             continue;

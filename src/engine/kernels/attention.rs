@@ -132,7 +132,7 @@ impl Dropped {
         let dims = operands.dims()?;
         let slices = u32::try_from(attention.slices)?;
         let draw = operands.draw_in(Part::Block(slice / slices));
-        let [tensor, context] = [setting.tensor, setting.context].map(|line| line.split(operands.op.rank).place);
+        let [tensor, context] = [setting.tensor, setting.context].map(|line| line.place(operands.op.rank));
         let (all, t) = (dims.model.heads, dims.model.sequence);
         let (first, heads) = match share {
             HeadShare::All => (0, attention.heads),

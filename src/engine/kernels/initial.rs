@@ -52,7 +52,7 @@ fn initial_value(program: &Program, buffer: &Buffer, first: usize) -> Result<Val
 fn start(program: &Program, buffer: &Buffer, parameter: ParameterId) -> Result<Tensor> {
     let setting = &program.setting;
     let wide = if setting.initial == Dtype::F64 { DType::F64 } else { DType::F32 };
-    let copied = if setting.same_seed { setting.tensor.split(buffer.rank).place } else { 0 };
+    let copied = if setting.same_seed { setting.tensor.place(buffer.rank) } else { 0 };
     let start = module::initial(&program.parameters[parameter.index()], copied, setting.seed, wide)?;
     let is_copy = matches!(buffer.name, Name::Master(_) | Name::MasterShard(..));
     let start = if is_copy { start } else { start.to_dtype(dtype(setting.initial)?)? };

@@ -113,7 +113,7 @@ impl Operands<'_> {
     }
 
     fn own_experts<'d>(&self, dims: &'d cpu::Dims) -> Experts<'d> {
-        Experts { dims, split: self.setting().tensor.split(self.op.rank) }
+        Experts { dims, split: self.setting().split(self.op.rank) }
     }
 
     /// Where so many tokens go: all of the op's micro-batch, or the rank's own.
@@ -124,12 +124,7 @@ impl Operands<'_> {
         }
         let (setting, groups, size) = (self.setting(), experts.groups, dims.micro_batch_size);
         let (each, count) = (experts.group_tokens(&dims.model, size), groups.count());
-        let own = if tokens < each * count {
-            let [slice, stretch] = [setting.context, setting.tensor].map(|line| line.split(self.op.rank).place);
-            groups.number(slice, stretch % groups.stretches.max(1))
-        } else {
-            0
-        };
+        let own = if tokens < each * count { setting.own_group(self.op.rank, groups) } else { 0 };
         let is_whole = tokens > 0 && (tokens == each || tokens == each * count);
         if !is_whole || own >= count || !groups.fit((size, dims.model.sequence)) {
             bail!("{tokens} tokens are neither one of {count} groups of {each} nor all of them");

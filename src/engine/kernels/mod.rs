@@ -266,7 +266,7 @@ impl<'a> Operands<'a> {
         let (tokens, targets) = cpu::data::batch(setting.first_sample(micro_batch), &dims, setting.seed)?;
         let ids = if kernel == Kernel::LoadTokens { tokens } else { self.counted(&targets, micro_batch)? };
         if let Some(attention) = setting.attention {
-            let positions = attention.positions(setting.context.split(self.op.rank).place);
+            let positions = attention.positions(setting.context.place(self.op.rank));
             let positions = Tensor::new(positions.as_slice(), &Device::Cpu)?;
             return Ok(vec![one(ids.index_select(&positions, 1)?.contiguous()?)]);
         }

@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-use candle_core::{DType, Result, Tensor, bail};
+use candle_core::{D, DType, Result, Tensor, bail};
 
 use super::cpu::module::Cut;
 use super::{Operands, attention, cpu, one, tensors};
 use crate::base::model::Parameter;
-use crate::base::module::{Module, Slice};
+use crate::base::module::Module;
+use crate::base::split::Slice;
 use crate::base::{AttentionTensor, BufferId};
 use crate::engine::value::Value;
-use crate::program::{Layout, Program};
+use crate::program::{Inside, Layout, Name, Program};
 
 impl Operands<'_> {
     /// Output, and what it saves as far as the op has a place for it.
@@ -33,11 +34,29 @@ impl Operands<'_> {
         Some(self.program.buffers[buffer.index()].name.attention(1)?.0)
     }
 
+    /// Whether the `place`-th read is columns of all ranks, which modules know as one matrix.
+    fn has_columns(&self, place: usize) -> bool {
+        let buffer = self.op.reads[place];
+        let is_met = matches!(self.program.buffers[buffer.index()].name, Name::Inside(Inside { flow, .. }, ..) if flow.is_met());
+        is_met && self.layout(buffer).parts.len() > 1
+    }
+
+    /// A matrix as its buffer has it: whole, or as columns of all ranks.
+    fn as_laid_out(&self, matrix: Tensor, buffer: BufferId) -> Result<Value> {
+        let parts = &self.layout(buffer).parts;
+        if parts.len() < 2 {
+            return Ok(one(matrix));
+        }
+        let pieces = matrix.chunk(parts.len(), D::Minus1)?;
+        Ok(Value::Cpu(pieces.iter().map(Tensor::contiguous).collect::<Result<_>>()?))
+    }
+
     /// The tensors of these reads, as modules know them: attention's in rows of tokens.
     fn flowing(&self, dims: &cpu::Dims, reads: Range<usize>) -> Result<Vec<Tensor>> {
         let mut values = Vec::with_capacity(reads.len());
         for place in reads {
             match self.attention_tensor(self.op.reads[place]) {
+                None if self.has_columns(place) => values.push(Tensor::cat(&self.bundle(place)?, D::Minus1)?),
                 None => values.extend(self.bundle(place)?),
                 Some(AttentionTensor::QueryGradient) => {
                     let joined =
@@ -88,7 +107,7 @@ impl Operands<'_> {
             Some(_) => gradient.reshape(self.layout(self.op.writes[0]).parts[0].dims.as_slice())?,
             None => gradient,
         };
-        Ok(vec![one(gradient), Value::Cpu(deferred.into())])
+        Ok(vec![self.as_laid_out(gradient, self.op.writes[0])?, Value::Cpu(deferred.into())])
     }
 
     /// The gradients of the parameters, added to those so far, which stand behind the values.
@@ -105,8 +124,8 @@ impl Operands<'_> {
 
     fn cut<'d>(&self, dims: &'d cpu::Dims, module: Module) -> Cut<'d> {
         let setting = self.setting();
-        let (split, bias_before_sum) = (setting.tensor.split(self.op.rank), setting.bias_before_sum);
-        let slice = setting.attention.map(|attention| (attention, setting.context.split(self.op.rank).place));
+        let (split, bias_before_sum) = (setting.split(self.op.rank), setting.bias_before_sum);
+        let slice = setting.attention.map(|attention| (attention, setting.context.place(self.op.rank)));
         Cut { dims, split, module, bias_before_sum, draw: self.draw_of(module), slice }
     }
 }

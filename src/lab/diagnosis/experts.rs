@@ -22,17 +22,17 @@ fn lost(program: &Program, routes: &Routes, verdict: &Verdict) -> Option<Diagnos
     let Verdict::Wrong { first_difference: first, .. } = verdict else { return None };
     let layer = &routes.layer;
     let meant = Routing::planned(&Experts { lost: None, ..layer.clone() });
-    if routes.routing.dropped() <= meant.dropped() {
+    if routes.all_dropped() <= meant.dropped() {
         return None;
     }
     let fullest = (0..layer.count).max_by_key(|&expert| (routes.dropped(expert), std::cmp::Reverse(expert)))?;
-    let (all, room) = (routes.routing.chosen.len(), layer.capacity().unwrap_or(0));
+    let (all, room) = (routes.all_choices(), layer.capacity().unwrap_or(0));
     let cause = format!(
         "{} of {all} choices find no room: every expert takes {room} tokens of a rank, and e{fullest} leaves out {} of its {}; \
          these tokens come back without what it would have made of them",
-        routes.routing.dropped(),
+        routes.all_dropped(),
         routes.dropped(fullest),
-        routes.routing.choices(fullest),
+        routes.chosen(fullest),
     );
     let home = Rank::new(layer.home(fullest));
     Some(Diagnosis { rank: home, op: kernel(program, home, Kernel::Experts).or(Some(first.op)), cause })

@@ -29,7 +29,7 @@ pub(super) fn diagnose(program: &Program, verdict: &Verdict, factor: Option<f64>
             first.step
         )
     } else if is_skipped(&first.op) {
-        format!("it leaves this op out: {} is wrong from here on", first.tensor)
+        format!("it leaves this op out{}: {} is wrong from here on", goes_on(program, first.op), first.tensor)
     } else if let Some(found) = tensor::diagnose(program).or_else(|| pipeline::diagnose(program, first)) {
         return vec![found];
     } else if let Some(factor) = factor {
@@ -43,6 +43,17 @@ pub(super) fn diagnose(program: &Program, verdict: &Verdict, factor: Option<f64>
         format!("the first result that is not one device's: {}", first.tensor)
     };
     vec![Diagnosis { rank: first.rank, op: Some(first.op), cause }]
+}
+
+/// With what a rank goes on that left out `op`: all shapes are right.
+fn goes_on(program: &Program, op: OpId) -> &'static str {
+    let OpKind::Collective(collective) = program.kind(op).original() else { return "" };
+    match program.collectives[collective.index()].kind {
+        CollectiveKind::AllReduce => ", and goes on with its own part of the sum",
+        CollectiveKind::ReduceScatter => ", and goes on without its share of the sum",
+        CollectiveKind::AllGather => ", and goes on without what was to be gathered",
+        CollectiveKind::AllToAll | CollectiveKind::Barrier => "",
+    }
 }
 
 /// A rank of whose tokens fewer count, and as much as those of the others together.

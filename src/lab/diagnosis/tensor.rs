@@ -29,7 +29,7 @@ fn rows(program: &Program) -> Option<Diagnosis> {
         let rank = program.rank_of(op);
         let is_its = |id: &ParameterId| {
             let parameter = &program.parameters[id.index()];
-            model.slices_of(parameter.part, program.setting.tensor.split(rank)).contains(parameter)
+            model.slices_of(parameter.part, program.setting.split(rank)).contains(parameter)
         };
         let wrong = parameters(program, op).find(|id| !is_its(id))?;
         let parameter = &program.parameters[wrong.index()];
@@ -48,8 +48,12 @@ fn rows(program: &Program) -> Option<Diagnosis> {
 fn biases(program: &Program) -> Option<Diagnosis> {
     program.all().find_map(|op| {
         let Part::Module(_, module) = forward(program, op)? else { return None };
-        module.adds_its_bias()?;
-        let bias = parameters(program, op).find(|id| program.parameters[id.index()].dims.len() == 1)?;
+        let split = program.setting.split(program.rank_of(op));
+        let is_early = |id: &ParameterId| {
+            let parameter = &program.parameters[id.index()];
+            parameter.dims.len() == 1 && parameter.module(split).is_some_and(|own| own != module)
+        };
+        let bias = parameters(program, op).find(is_early)?;
         let (name, ranks) = (&program.parameters[bias.index()].name, program.setting.tensor.ranks);
         let cause = format!("it adds {name} before the sum, and so do the others: behind the sum it counts {ranks} times");
         Some(Diagnosis { rank: program.rank_of(op), op: Some(op), cause })

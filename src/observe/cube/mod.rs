@@ -25,6 +25,8 @@ pub struct Cube {
     pub mesh: Mesh,
     /// Ranks in a node.
     pub ranks_per_node: usize,
+    /// Ranks that share out the experts of each layer: they are replicas, and no axis of the mesh.
+    pub experts: usize,
 }
 
 /// A group of a rank.
@@ -32,6 +34,8 @@ pub struct Cube {
 pub struct Party {
     /// The axes along which its members differ, fastest first: one, but where ranks meet across several.
     pub axes: Vec<Axis>,
+    /// Its members share out the experts of each layer: tokens go between them, and not what replicas share.
+    pub shares_experts: bool,
     /// Its members in order.
     pub ranks: Vec<Rank>,
     /// Over which wires they talk.
@@ -43,6 +47,9 @@ pub struct Party {
     /// Messages from stage to stage of the first step that it sends them.
     pub messages: usize,
 }
+
+/// What frameworks call the group that shares out experts; the stream on which it meets has that name.
+const EXPERTS: &str = "ep";
 
 /// Over which wires the members of a group talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +75,12 @@ impl Wires {
 }
 
 impl Party {
-    /// Its name: `tp`, `dp x cp`.
+    /// Its name: `tp`, `dp x cp`; `ep` where experts are shared out, which lies along no axis of its own.
     #[must_use]
     pub fn name(&self) -> String {
+        if self.shares_experts {
+            return EXPERTS.to_owned();
+        }
         self.axes.iter().map(|axis| axis.short()).collect::<Vec<_>>().join(" x ")
     }
 
@@ -95,7 +105,13 @@ impl Cube {
     pub fn of(scenario: &Scenario) -> Option<Self> {
         let Task::Train(training) = &scenario.task else { return None };
         let mesh = training.mesh.sized(Axis::Data, training.mesh.size(Axis::Data) * training.fold);
-        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node })
+        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node, experts: training.expert })
+    }
+
+    /// Whether a rank has several groups.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.axes().len() + usize::from(self.experts > 1) > 1
     }
 
     /// The axes with several ranks, fastest first.
@@ -142,7 +158,7 @@ impl Cube {
     #[must_use]
     pub fn parties(&self, run: &Run, rank: Rank) -> Vec<Party> {
         let mut parties: Vec<Party> =
-            self.axes().into_iter().map(|axis| self.party(vec![axis], self.mesh.group(rank, axis))).collect();
+            self.axes().into_iter().map(|axis| self.party((vec![axis], false), self.mesh.group(rank, axis))).collect();
         let (own, folded) = followed(run, rank);
         let mut met = BTreeMap::new();
         for &op in &run.program.order[own.index()] {
@@ -151,6 +167,7 @@ impl Cube {
                 && let Some(meeting) = meeting(run, op)
             {
                 let all: &mut Met = met.entry(meeting).or_default();
+                all.shares_experts = run.program.streams[run.program.stream_of(op).index()].name == EXPERTS;
                 all.sent += sent(run, op);
                 all.messages += usize::from(matches!(run.program.kind(op), OpKind::Send(_)));
             }
@@ -162,9 +179,11 @@ impl Cube {
                 continue;
             }
             let is_message = matches!(meeting, Meeting::With(_));
-            let is_it = |party: &Party| party.axes == axes && (is_message || party.ranks == ranks);
+            let is_it = |party: &Party| {
+                (&party.axes, party.shares_experts) == (&axes, met.shares_experts) && (is_message || party.ranks == ranks)
+            };
             let place = parties.iter().position(is_it).unwrap_or_else(|| {
-                parties.push(self.party(axes, ranks));
+                parties.push(self.party((axes, met.shares_experts), ranks));
                 parties.len() - 1
             });
             parties[place].sent += met.sent;
@@ -174,15 +193,16 @@ impl Cube {
             }
         }
         // Where subsets of a line meet, the line itself does nothing.
-        let axes: Vec<Vec<Axis>> = parties.iter().map(|party| party.axes.clone()).collect();
+        let of_replicas = parties.iter().filter(|party| !party.shares_experts);
+        let axes: Vec<Vec<Axis>> = of_replicas.map(|party| party.axes.clone()).collect();
         let is_alone = |party: &Party| axes.iter().filter(|axes| **axes == party.axes).count() == 1;
         parties.retain(|party| party.is_used() || is_alone(party));
         parties
     }
 
-    fn party(&self, axes: Vec<Axis>, ranks: Vec<Rank>) -> Party {
+    fn party(&self, (axes, shares_experts): (Vec<Axis>, bool), ranks: Vec<Rank>) -> Party {
         let wires = self.wires(&ranks);
-        Party { axes, ranks, wires, sent: Bytes::ZERO, collectives: 0, messages: 0 }
+        Party { axes, shares_experts, ranks, wires, sent: Bytes::ZERO, collectives: 0, messages: 0 }
     }
 }
 
@@ -196,6 +216,7 @@ fn followed(run: &Run, rank: Rank) -> (Rank, usize) {
 /// What was sent in a meeting.
 #[derive(Default)]
 struct Met {
+    shares_experts: bool,
     sent: Bytes,
     messages: usize,
 }

@@ -16,7 +16,7 @@ impl Cube {
     /// All of it, with `rank` chosen; one of the mesh.
     #[must_use]
     pub fn text(&self, run: &Run, rank: Rank) -> String {
-        let mut text = format!("{}\n\n", self.shape());
+        let mut text = format!("{}\n\n", self.shape(usize::MAX));
         for line in self.picture(rank, ROOM) {
             let mut shown = String::new();
             for cell in line {
@@ -45,9 +45,9 @@ impl Cube {
         text
     }
 
-    /// The mesh in words: `64 ranks on 8 nodes of 8, tp 8 x dp 2 x pp 4, the first the fastest`.
+    /// The mesh in words, as many as fit `room`: `64 ranks on 8 nodes of 8: tp 8 x dp 2 x pp 4, the first the fastest`.
     #[must_use]
-    pub fn shape(&self) -> String {
+    pub fn shape(&self, room: usize) -> String {
         let axes: Vec<String> =
             self.axes().into_iter().map(|axis| format!("{} {}", axis.short(), self.mesh.size(axis))).collect();
         let all = counted(self.mesh.ranks() as u64, "rank");
@@ -56,7 +56,11 @@ impl Cube {
             nodes => format!("on {nodes} nodes of {}", self.ranks_per_node),
         };
         let fastest = if axes.len() > 1 { ", the first the fastest" } else { "" };
-        format!("{all} {nodes}: {}{fastest}", axes.join(" x "))
+        let experts = if self.experts > 1 { format!(", ep {} among replicas", self.experts) } else { String::new() };
+        let words =
+            [&format!("{fastest}{experts}"), &experts, ""].map(|more| format!("{all} {nodes}: {}{more}", axes.join(" x ")));
+        let fits = |words: &&String| words.len() <= room;
+        words.iter().find(fits).unwrap_or(&words[2]).clone()
     }
 
     /// Where `rank` stands: `r9 in node 1: tp 1, dp 1, pp 0`.

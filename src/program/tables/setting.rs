@@ -1,10 +1,13 @@
 //! What the kernels of a program need to know beside their operands.
 
+use crate::base::Rank;
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
 use crate::base::mesh::Line;
+use crate::base::mixture::Groups;
 use crate::base::model::{Model, Segment};
-use crate::base::settings::{Dtype, Optimizer};
+use crate::base::settings::{Dtype, FeedForwardSplit, Optimizer};
+use crate::base::split::Split;
 
 /// What the kernels need to know beside their operands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +46,8 @@ pub struct Setting {
     pub optimizer: Optimizer,
     /// The ranks that share a layer's tensors.
     pub tensor: Line,
+    /// How they cut the feed-forward's matrices.
+    pub feed_forward: FeedForwardSplit,
     /// The ranks that have slices of every sequence; which is told by `attention`.
     pub context: Line,
     /// As a fault, all of those that share tensors start with the first one's slices.
@@ -54,6 +59,18 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// What `rank` has of the tensors of a layer.
+    #[must_use]
+    pub fn split(&self, rank: Rank) -> Split {
+        Split { ranks: self.tensor.ranks, place: self.tensor.place(rank), feed_forward: self.feed_forward }
+    }
+
+    /// The one of a micro-batch's groups of tokens that `rank` routes, where it does not route all.
+    #[must_use]
+    pub fn own_group(&self, rank: Rank, groups: Groups) -> usize {
+        groups.number(self.context.place(rank), self.tensor.place(rank) % groups.stretches.max(1))
+    }
+
     /// Sequences of a micro-batch of the run, and what its mean loss weighs beside that of an average one.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of sequences")]

@@ -7,6 +7,7 @@ use crate::base::context::Attention;
 use crate::base::experts::Experts;
 use crate::base::mixture::{Groups, Mixture};
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
+use crate::base::settings::FeedForwardSplit;
 use crate::base::settings::{AttentionBug, Optimizer, OptimizerKind, Placement};
 use crate::base::{Bytes, Dtype, GroupId};
 use crate::program::op::KernelCost;
@@ -109,6 +110,12 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         show: |setting| (setting.tensor.stride > 1).then(|| setting.tensor.stride.to_string()),
         read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
         allowed: "a whole number from 1 to 65536",
+    },
+    Field {
+        name: "split",
+        show: |setting| (setting.feed_forward != FeedForwardSplit::ColRow).then(|| setting.feed_forward.to_string()),
+        read: |setting, text| FeedForwardSplit::find(text).map(|split| setting.feed_forward = split),
+        allowed: "col-row, row-col or col-col",
     },
     Field {
         name: "context",

@@ -9,7 +9,8 @@ use super::fields::{
 use super::shapes;
 use super::words::{Problem, Read, Words, numbered, rank, whole, word};
 use crate::base::model::{Model, Parameter, Part};
-use crate::base::module::{Module, Slice};
+use crate::base::module::Module;
+use crate::base::split::Slice;
 use crate::base::{Bytes, Dtype, GroupId, LayoutId, ParameterId, Rank};
 use crate::program::name::Name;
 use crate::program::op::{Buffer, Kernel, KernelCost, Role};

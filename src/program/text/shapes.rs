@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 use super::words::{Problem, Read, Words, real, whole, word};
 use crate::base::Dtype;
 use crate::base::model::Init;
-use crate::base::module::Slice;
+use crate::base::split::Slice;
 use crate::program::tables::{Layout, TensorPart};
 
 /// The most elements that a shape may have: sums over many buffers must fit 64 bits.

@@ -34,7 +34,9 @@ pub fn grid(blocks: &Blocks, at: &At, pen: &mut Pen<'_>) {
     if has_work {
         pen.say(column(n), 0, &format!("{:>5}", "all"), Role::Quiet);
     }
-    let rows = n.min(usize::from(pen.height().saturating_sub(4)).max(1));
+    let height = usize::from(pen.height());
+    let is_cut = columns < n || n >= height;
+    let rows = n.min(height.saturating_sub(1 + usize::from(is_cut)).max(1));
     for queries in 0..rows {
         let y = 1 + u16::try_from(queries).unwrap_or(0);
         pen.say(1, y, &format!("r{queries}"), Role::Text);
@@ -47,13 +49,18 @@ pub fn grid(blocks: &Blocks, at: &At, pen: &mut Pen<'_>) {
             pen.say(column(n), y, &format!("{:>5}", blocks.work(queries)), Role::Quiet);
         }
     }
-    let y = 2 + u16::try_from(rows).unwrap_or(0);
-    let legend = "pairs of a query and a key; > forward now, f has its output, < backward now, b has its gradients, . masked";
-    let y = paragraph(pen, y, legend, Role::Quiet);
-    if rows < n || columns < n {
-        paragraph(pen, y, &format!("{rows} of {n} ranks, {columns} of {n} slices shown"), Role::Quiet);
+    let mut y = 1 + u16::try_from(rows).unwrap_or(0);
+    if is_cut {
+        y = paragraph(pen, y, &format!("{rows} of {n} ranks, {columns} of {n} slices shown"), Role::Quiet);
+    }
+    // What marks mean goes before a rank does.
+    let lines = 1 + LEGEND.len() / usize::from(pen.width().max(1));
+    if height > usize::from(y) + lines {
+        paragraph(pen, y + 1, LEGEND, Role::Quiet);
     }
 }
+
+const LEGEND: &str = "pairs of a query and a key; > forward now, f has its output, < backward now, b has its gradients, . masked";
 
 fn column(keys: usize) -> u16 {
     RANK + CELL * u16::try_from(keys).unwrap_or(0)
@@ -78,7 +85,9 @@ pub fn side(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let Some(attention) = at.run.program.setting.attention else { return };
     let row = view.chosen % attention.tokens().max(1);
     let known = view.values.filter(|values| values.event == at.event).map_or(&[][..], |values| values.queries.as_slice());
-    pen.say(1, 0, &format!("row {row} of every rank, head 0: m, l, O so far"), Role::Quiet);
+    let (long, short) =
+        (format!("row {row} of every rank, head 0: m, l, O so far"), format!("row {row}, head 0: m, l, O so far"));
+    pen.say(1, 0, if long.len() < usize::from(pen.width()) { &long } else { &short }, Role::Quiet);
     let mut y = 1;
     for rank in 0..attention.slices {
         if y >= pen.height() {
@@ -88,7 +97,7 @@ pub fn side(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         let x = pen.say(1, y, &format!("{:<4}token {token:<4}", format!("r{rank}")), Role::Text);
         match known.iter().find(|query| query.rank.index() == rank && query.row == row) {
             Some(query) => pen.say(x + 1, y, &softmax(query, pen.width().saturating_sub(x + 1)), Role::Strong),
-            None => pen.say(x + 1, y, "no running softmax", Role::Quiet),
+            None => pen.say(x + 1, y, "no softmax", Role::Quiet),
         };
         y += 1;
         let here = visitors(at.run, at, rank);

@@ -2,12 +2,15 @@
 
 use super::facts::percent;
 use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, ratio, right, table};
-use crate::base::{Bytes, CollectiveId};
+use crate::base::words::counted;
+use crate::base::{Bytes, CollectiveId, OpId};
 use crate::observe::blocks::Stage;
-use crate::observe::routes::{Routes, Way};
+use crate::observe::routes::{Choice, Routes, Way};
 use crate::observe::state::At;
 use crate::observe::state::State;
 use crate::program::exchange::Exchange;
+use crate::program::plan::Pass;
+use crate::program::{PassName, Program};
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::glyphs::Tier;
 use crate::tui::pen::{Pen, width_of};
@@ -25,8 +28,10 @@ const BAR: u16 = 20;
 pub fn title(routes: &Routes, room: u16) -> String {
     let layer = &routes.layer;
     let capacity = layer.capacity().map_or_else(String::new, |capacity| format!(", room for {capacity}"));
-    let long = format!("Experts  {} on {} ranks, {} for each token{capacity}", layer.count, layer.ranks, layer.top_k);
-    if width_of(&long) <= room { long } else { format!("Experts  {} on {} ranks", layer.count, layer.ranks) }
+    let of_layer = routes.site.as_ref().map_or_else(String::new, |(layer, _)| format!(" of layer {layer}"));
+    let short = format!("Experts{of_layer}  {} on {}", layer.count, counted(layer.ranks as u64, "rank"));
+    let long = format!("{short}, {} for each token{capacity}", layer.top_k);
+    if width_of(&long) <= room { long } else { short }
 }
 
 /// A column: experts that stand together.
@@ -44,12 +49,12 @@ pub fn grid(routes: &Routes, at: &At, pen: &mut Pen<'_>) {
     let all = columns(routes, room);
     let shown = &all[..all.len().min(room)];
     heads(routes, shown, pen);
-    let totals = 1 + usize::from(routes.routing.dropped() > 0);
+    let totals = 1 + usize::from(routes.all_dropped() > 0);
     let lines = usize::from(pen.height()).saturating_sub(2 + totals);
     let rows = layer.ranks.min(lines.saturating_sub(1)).max(1);
     for from in 0..rows {
         let y = 2 + u16::try_from(from).unwrap_or(0);
-        pen.say(1, y, &format!("r{from}"), Role::Text);
+        pen.say(1, y, &name(routes, from), Role::Text);
         for (place, column) in shown.iter().enumerate() {
             let sent: usize = column.experts.clone().map(|expert| routes.sent(from, expert)).sum();
             let (text, role) = cell(sent, routes.way(at, column.home));
@@ -74,7 +79,7 @@ fn heads(routes: &Routes, shown: &[Column], pen: &mut Pen<'_>) {
     for (place, column) in shown.iter().enumerate() {
         let is_first = place == 0 || shown[place - 1].home != column.home;
         if is_first && column.experts.len() == 1 {
-            pen.say(x(place), 0, &format!("{:>5}", format!("r{}", column.home)), Role::Quiet);
+            pen.say(x(place), 0, &format!("{:>5}", routes.ranks[column.home].to_string()), Role::Quiet);
         }
         pen.say(x(place), 1, &format!("{:>5}", column.name), role_of(routes, column));
     }
@@ -87,11 +92,11 @@ fn role_of(routes: &Routes, column: &Column) -> Role {
 
 /// What every expert takes, and what it leaves out. Returns the line below.
 fn sums(routes: &Routes, shown: &[Column], mut y: u16, pen: &mut Pen<'_>) -> u16 {
-    let names: &[&str] = if routes.routing.dropped() == 0 { &["all"] } else { &["all", "dropped"] };
+    let names: &[&str] = if routes.all_dropped() == 0 { &["all"] } else { &["all", "dropped"] };
     for &name in names {
         pen.say(1, y, name, Role::Quiet);
         for (place, column) in shown.iter().enumerate() {
-            let of = |expert: usize| if name == "all" { routes.routing.load(expert) } else { routes.dropped(expert) };
+            let of = |expert: usize| if name == "all" { routes.load(expert) } else { routes.dropped(expert) };
             let sum: usize = column.experts.clone().map(of).sum();
             pen.say(x(place), y, &format!("{sum:>5}"), if name == "all" { role_of(routes, column) } else { Role::Text });
         }
@@ -107,7 +112,17 @@ fn columns(routes: &Routes, room: usize) -> Vec<Column> {
         let column = |expert: usize| Column { name: format!("e{expert}"), home: layer.home(expert), experts: expert..expert + 1 };
         return (0..layer.count).map(column).collect();
     }
-    (0..layer.ranks).map(|home| Column { name: format!("r{home}"), home, experts: home * own..(home + 1) * own }).collect()
+    (0..layer.ranks)
+        .map(|home| Column { name: routes.ranks[home].to_string(), home, experts: home * own..(home + 1) * own })
+        .collect()
+}
+
+/// A row's name: the rank, and of a training step its micro-batch, if it fits.
+fn name(routes: &Routes, place: usize) -> String {
+    let rank = routes.ranks[place];
+    let of_step = routes.site.as_ref().and_then(|(_, micro_batches)| micro_batches.get(place));
+    let long = of_step.map(|micro_batch| format!("{rank} mb{micro_batch}")).filter(|name| width_of(name) < NAME);
+    long.unwrap_or_else(|| rank.to_string())
 }
 
 fn x(place: usize) -> u16 {
@@ -145,7 +160,7 @@ fn burdens(routes: &Routes, (first, room): (u16, usize), pen: &mut Pen<'_>) -> u
         pen.say(
             1,
             y,
-            &format!("{:<6}{rows:>6} {bar:<20} {:.2}x an even share{note}", format!("r{rank}"), routes.burden(rank)),
+            &format!("{:<6}{rows:>6} {bar:<20} {:.2}x an even share{note}", routes.ranks[rank].to_string(), routes.burden(rank)),
             role,
         );
         y += 1;
@@ -153,27 +168,29 @@ fn burdens(routes: &Routes, (first, room): (u16, usize), pen: &mut Pen<'_>) -> u
     y
 }
 
-/// Where the tokens of the focus rank go: their experts, and what their results are weighted by.
+/// Where the tokens of the focus rank go: their experts, and what their results are weighted by. A rank that does not share out these experts
+/// has the first one's in its place.
 pub fn tokens(routes: &Routes, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
-    let layer = &routes.layer;
-    let (own, k) = (layer.tokens_per_rank(), layer.top_k);
-    let rank = view.focus.index().min(layer.ranks.saturating_sub(1));
-    let gates = view.values.filter(|values| values.event == at.event && values.rank.index() == rank);
+    let (own, k) = (routes.layer.tokens_per_rank(), routes.layer.top_k);
+    let place = routes.ranks.binary_search(&view.focus).unwrap_or(0);
+    let Some(choices) = routes.choices(at.run.program, place) else {
+        _ = paragraph(pen, 0, &format!("{own} tokens, {k} experts each: too many to list."), Role::Text);
+        return;
+    };
+    let rank = routes.ranks[place];
+    let gates = view.values.filter(|values| values.event == at.event && values.rank == rank);
     let gates = gates.map_or(&[][..], |values| values.gates.as_slice());
     let room = usize::from(pen.height().saturating_sub(1)).max(1);
     let chosen = view.chosen.min(own.saturating_sub(1));
     let first = first_row(chosen, own, room);
-    pen.say(1, 0, &format!("r{rank}: token, its experts{}", if gates.is_empty() { "" } else { ", weights" }), Role::Quiet);
-    for (y, token) in (1..).zip((first..own).take(room)) {
-        let word = |place: usize| {
-            let expert = routes.routing.chosen.get(place).copied().unwrap_or(0);
-            let weight = gates.get(place - rank * own * k).map_or_else(String::new, |weight| format!(" {weight:.2}"));
-            let lost = if routes.routing.kept.get(place) == Some(&false) { " dropped" } else { "" };
-            format!("  e{expert}{weight}{lost}")
+    pen.say(1, 0, &format!("{rank}: token, its experts{}", if gates.is_empty() { "" } else { ", weights" }), Role::Quiet);
+    for (y, (token, choices)) in (1..).zip(choices.chunks(k).enumerate().skip(first).take(room)) {
+        let word = |(choice, Choice { expert, kept }): (usize, &Choice)| {
+            let weight = gates.get(token * k + choice).map_or_else(String::new, |weight| format!(" {weight:.2}"));
+            format!("  e{expert}{weight}{}", if *kept { "" } else { " dropped" })
         };
-        let places = (rank * own + token) * k..(rank * own + token + 1) * k;
-        let text = format!("{}{token:<4}{}", mark(token == chosen), places.map(word).collect::<String>());
-        let is_lost = text.contains("dropped");
+        let text = format!("{}{token:<4}{}", mark(token == chosen), choices.iter().enumerate().map(word).collect::<String>());
+        let is_lost = choices.iter().any(|choice| !choice.kept);
         let role = choice(token == chosen, view.focused);
         pen.say(0, y, &text, if is_lost && role == Role::Text { Role::Alert } else { role });
     }
@@ -190,20 +207,20 @@ pub fn rows(routes: &Routes) -> usize {
 
 const COLLECTIVES: [Head; 5] = [left("collective"), left("now"), right("time"), right("most by one"), right("by all")];
 
-/// The collectives of the layer: how far each is, what it took, and what the busiest rank sends or receives in it.
-pub fn collectives(data: &RunData, at: &At, pen: &mut Pen<'_>) {
+/// The all-to-alls of the layer, or all collectives where it stands alone: how far each is, what it took, and what the busiest rank sends or receives in it.
+pub fn collectives(routes: &Routes, data: &RunData, at: &At, pen: &mut Pen<'_>) {
     let program = at.run.program;
-    let line = |(number, collective): (usize, &crate::program::Collective)| {
-        let id = CollectiveId::new(number);
+    let line = |&id: &CollectiveId| {
+        let collective = &program.collectives[id.index()];
         let parts = at.run.links.members(id).iter();
         let most = parts.clone().filter_map(|&op| Exchange::of(program, op)).map(Exchange::most).max();
-        let now = parts.map(|&op| at.state(op)).max_by_key(|state| *state == State::Running).unwrap_or(State::Waiting);
+        let now = parts.clone().map(|&op| at.state(op)).max_by_key(|state| *state == State::Running).unwrap_or(State::Waiting);
         let stats = data.metrics.collectives.iter().find(|stats| stats.collective == id);
         let clock = at.run.trace.clock;
         Line {
             role: if now == State::Running { Role::Strong } else { Role::Text },
             cells: vec![
-                format!("{} {}", collective.kind.name(), collective.label),
+                format!("{} {}", collective.kind.name(), name_of(program, id, parts.clone().next().copied())),
                 word(now).to_owned(),
                 stats.map_or_else(String::new, |stats| clock.show(stats.end - stats.start)),
                 most.map_or_else(String::new, |most| most.to_string()),
@@ -211,12 +228,26 @@ pub fn collectives(data: &RunData, at: &At, pen: &mut Pen<'_>) {
             ],
         }
     };
-    let lines: Vec<Line> = program.collectives.iter().enumerate().map(line).collect();
+    let lines: Vec<Line> = routes.collectives.iter().map(line).collect();
     if lines.is_empty() {
         pen.say(1, 0, "One rank sends nothing.", Role::Text);
         return;
     }
     table(pen, 0, &COLLECTIVES, &lines);
+}
+
+/// What a collective is about: of a training step the module, and whether it is forward.
+fn name_of(program: &Program, id: CollectiveId, member: Option<OpId>) -> String {
+    let label = &program.collectives[id.index()].label;
+    let Some((slot, module)) = member.and_then(|op| program.op(op).origin.slot).zip(label.rsplit('.').next()) else {
+        return label.clone();
+    };
+    let again = member.is_some_and(|op| program.op(op).origin.pass == PassName::Recompute);
+    match slot.pass {
+        Pass::F => module.to_owned(),
+        _ if again => format!("{module} again"),
+        _ => format!("{module}-backward"),
+    }
 }
 
 fn word(state: State) -> &'static str {
@@ -241,12 +272,11 @@ pub fn numbers(routes: &Routes, data: &RunData) -> Vec<String> {
         lines.push(format!("even: tokens x k x h x {} B x (N-1)/N = {even} for each of 4 all-to-alls", dtype.size()));
     }
     if let Some(slowest) = routes.slowest() {
-        let burden = routes.burden(slowest);
-        lines.push(format!("r{slowest} computes {burden:.2} times an even share: a step takes as long as its experts"));
+        let (rank, burden) = (routes.ranks[slowest], routes.burden(slowest));
+        lines.push(format!("{rank} computes {burden:.2} times an even share: a step takes as long as its experts"));
     }
-    if routes.routing.dropped() > 0 {
-        let all = routes.routing.chosen.len();
-        let dropped = routes.routing.dropped();
+    if routes.all_dropped() > 0 {
+        let (all, dropped) = (routes.all_choices(), routes.all_dropped());
         lines.push(format!("{dropped} of {all} choices find no room: {}", percent(ratio(dropped as u64, all as u64))));
     }
     lines

@@ -1,5 +1,7 @@
 //! Links: the collective or the pipeline that moves data now, whose contributions each chunk holds, and what every wire has carried.
 
+use std::borrow::Cow;
+
 use super::debugger::message_text;
 use super::parts::{
     Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
@@ -7,7 +9,7 @@ use super::parts::{
 use super::wires::{self, Wires};
 use super::{attention, experts};
 use crate::base::units::{Clock, short_number};
-use crate::base::{Bytes, Rank, Ticks};
+use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::observe::blocks::Blocks;
 use crate::observe::formula::{Quantity, find};
 use crate::observe::kind::number;
@@ -20,10 +22,14 @@ use crate::tui::glyphs::Tier;
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
+/// The rank in focus, and the op under the timeline's cursor.
+pub type Chosen = (Rank, Option<OpId>);
+
 /// What is shown.
+#[expect(clippy::large_enum_variant, reason = "there is one for a frame")]
 enum Subject<'a> {
     Attention(&'a Blocks),
-    Experts(&'a Routes),
+    Experts(Cow<'a, Routes>),
     Collective(&'a Chunks),
     Pipeline,
     Nothing,
@@ -36,7 +42,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     }
     let run = data.run();
     let at = data.progress.at(&run, view.position.event);
-    let subject = subject(data, &at, view.focus);
+    let subject = subject(data, &at, (view.focus, view.op));
     let wires = wires_of(&subject, data, &at);
     let mut rest = Cut::of(pen);
     let (width, height) = (rest.0.width, rest.0.height);
@@ -65,8 +71,8 @@ fn lower(
     (view, wires): (&PanelView<'_>, &Wires),
     (pen, area): (&mut Pen<'_>, ratatui::layout::Rect),
 ) {
-    if let Subject::Experts(_) = subject {
-        pane(pen, area, "Collectives  what the ranks send", false, |inside| experts::collectives(data, at, inside));
+    if let Subject::Experts(routes) = subject {
+        pane(pen, area, "Collectives  what the ranks send", false, |inside| experts::collectives(routes, data, at, inside));
     } else {
         pane(pen, area, "Links", false, |inside| link_table(data, at, view, wires, inside));
     }
@@ -74,17 +80,17 @@ fn lower(
 
 /// The wires that the table lists, one a row.
 #[must_use]
-pub fn wires(data: &RunData, at: &At, focus: Rank) -> Wires {
-    wires_of(&subject(data, at, focus), data, at)
+pub fn wires(data: &RunData, at: &At, chosen: Chosen) -> Wires {
+    wires_of(&subject(data, at, chosen), data, at)
 }
 
 /// How many rows there are to choose from: wires, or the queries of a layer of attention.
 #[must_use]
-pub fn rows(data: &RunData, at: &At, focus: Rank) -> usize {
+pub fn rows(data: &RunData, at: &At, chosen: Chosen) -> usize {
     let is_layer = data.prepared.blocks.is_some();
     let queries = data.program().setting.attention.filter(|_| is_layer).map_or(0, |attention| attention.tokens());
-    let tokens = data.prepared.routes.as_ref().map_or(0, experts::rows);
-    wires(data, at, focus).all.len().max(queries).max(tokens)
+    let tokens = if let Subject::Experts(routes) = subject(data, at, chosen) { experts::rows(&routes) } else { 0 };
+    wires(data, at, chosen).all.len().max(queries).max(tokens)
 }
 
 fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
@@ -95,21 +101,30 @@ fn wires_of(subject: &Subject<'_>, data: &RunData, at: &At) -> Wires {
     Wires::new(data, at, &ranks, matches!(subject, Subject::Collective(_)))
 }
 
-/// The collective of the focus rank that moves data now; between collectives the pipeline, if there is one.
-fn subject<'a>(data: &'a RunData, at: &At, focus: Rank) -> Subject<'a> {
+/// The collective of the focus rank that moves data now; between collectives the layer of experts or the pipeline, if there is one. An op
+/// under the cursor that works at a layer of experts shows that.
+fn subject<'a>(data: &'a RunData, at: &At, (focus, op): Chosen) -> Subject<'a> {
     if let Some(blocks) = &data.prepared.blocks {
         return Subject::Attention(blocks);
     }
     if let Some(routes) = &data.prepared.routes {
-        return Subject::Experts(routes);
+        return Subject::Experts(Cow::Borrowed(routes));
     }
+    let (step, program) = (data.prepared.experts.as_ref(), at.run.program);
+    if let Some(routes) = op.zip(step).and_then(|(op, step)| step.routes_of(program, op)) {
+        return Subject::Experts(Cow::Owned(routes));
+    }
+    let layer = step.and_then(|step| step.routes_at(program, (focus, at.event)));
     let all = &data.prepared.chunks;
     let begun = all.partition_point(|chunks| chunks.first <= at.event.max(1));
     let of_focus = |chunks: &&Chunks| chunks.ranks.contains(&focus);
     let last = all[..begun].iter().rev().find(of_focus).or_else(|| all.iter().find(of_focus));
     let pipeline = data.prepared.flows.iter().any(|flow| !flow.collective);
     match last {
-        Some(chunks) if !pipeline || (chunks.first..=chunks.last).contains(&at.event) => Subject::Collective(chunks),
+        Some(chunks) if (!pipeline && layer.is_none()) || (chunks.first..=chunks.last).contains(&at.event) => {
+            Subject::Collective(chunks)
+        }
+        _ if layer.is_some() => layer.map_or(Subject::Nothing, |routes| Subject::Experts(Cow::Owned(routes))),
         _ if pipeline => Subject::Pipeline,
         Some(chunks) => Subject::Collective(chunks),
         None => Subject::Nothing,
@@ -169,7 +184,8 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
 fn side(subject: &Subject<'_>, at: &At, view: &PanelView<'_>, area: ratatui::layout::Rect, pen: &mut Pen<'_>) {
     match subject {
         Subject::Attention(_) => {
-            pane(pen, area, "Softmax  running on every rank", false, |inside| attention::side(at, view, inside));
+            let title = if area.width < 37 { "Softmax  on every rank" } else { "Softmax  running on every rank" };
+            pane(pen, area, title, false, |inside| attention::side(at, view, inside));
         }
         Subject::Experts(routes) => {
             pane(pen, area, "Tokens  of the rank in focus", false, |inside| experts::tokens(routes, at, view, inside));

@@ -11,6 +11,8 @@ use crate::tui::theme::Role;
 const MOST_NAMED: usize = 6;
 /// Lines that the picture keeps.
 const PICTURE: u16 = 6;
+/// Columns of a pane's title that are its frame's.
+const FRAME: usize = 6;
 /// Lines of the pane below the picture, but for those of the groups.
 const AROUND: u16 = 6;
 
@@ -30,7 +32,9 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let room = rest.0.height.saturating_sub(PICTURE);
     // Heads without a group below them would say nothing.
     let below = rest.bottom(if room + 2 < wanted { 0 } else { wanted.min(room) });
-    let title = format!("Mesh  {}", cube.shape());
+    let name = "Mesh  ";
+    let room = usize::from(rest.0.width).saturating_sub(FRAME + name.len());
+    let title = format!("{name}{}", cube.shape(room));
     pane(pen, rest.0, &title, view.focused, |inside| picture(cube, rank, inside));
     if below.height == 0 {
         return;

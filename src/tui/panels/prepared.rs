@@ -13,6 +13,7 @@ use crate::observe::lanes::Lanes;
 use crate::observe::ledger::{Account, Ledger};
 use crate::observe::metrics::Metrics;
 use crate::observe::routes::Routes;
+use crate::observe::routes::step::Step;
 use crate::observe::run::Run;
 use crate::observe::spread::{Chunks, chunks};
 use crate::program::OpKind;
@@ -28,8 +29,10 @@ pub struct Prepared {
     pub chunks: Vec<Chunks>,
     /// The blocks of a layer of attention.
     pub blocks: Option<Blocks>,
-    /// Where the tokens of a mixture of experts go.
+    /// Where the tokens of a mixture of experts go that stands alone.
     pub routes: Option<Routes>,
+    /// The layers of experts of training steps.
+    pub experts: Option<Step>,
     /// Which buffers are held when.
     pub lives: Lives,
     /// Per rank, the samples that hold the most, block by block.
@@ -59,7 +62,7 @@ pub struct Asked {
     pub schedule: String,
     /// Pipeline stages.
     pub stages: usize,
-    /// The mesh, where ranks lie along several axes.
+    /// The mesh, where ranks have several groups.
     pub cube: Option<Cube>,
 }
 
@@ -94,6 +97,7 @@ impl Prepared {
             chunks: chunks(run),
             blocks: Blocks::of(run.program),
             routes: Routes::of(run.program),
+            experts: Step::of(run),
             lives: Lives::new(run, ledger),
             peaks: ledger.ranks.iter().map(Peaks::new).collect(),
             busy: ranks.clone().map(|rank| busy(run, rank)).collect(),
@@ -121,7 +125,7 @@ impl Asked {
             }
             Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => (String::new(), 0),
         };
-        let cube = Cube::of(scenario).filter(|cube| cube.axes().len() > 1);
+        let cube = Cube::of(scenario).filter(Cube::has_groups);
         Self { limit: hardware.memory, links, formulas: formula::of(scenario), schedule, stages, cube }
     }
 

@@ -22,7 +22,7 @@ pub fn choose(model: &mut Model, distance: isize) {
     let chosen = model.chosen[model.view as usize];
     match pane(model) {
         Some(Pane::Links) => {
-            let all = links::rows(&data, &at, model.focus_rank());
+            let all = links::rows(&data, &at, (model.focus_rank(), model.cursor_op()));
             model.chosen[model.view as usize] = moved(chosen.min(all.saturating_sub(1)), all);
         }
         Some(Pane::Metrics) => {
@@ -103,7 +103,7 @@ fn to_stand(model: &mut Model, data: &RunData, view: View) {
 fn to_message(model: &mut Model, data: &RunData) {
     let run = data.run();
     let at = data.at(&run, model.now.event);
-    let wires = links::wires(data, &at, model.focus_rank());
+    let wires = links::wires(data, &at, (model.focus_rank(), model.cursor_op()));
     let chosen = model.chosen[model.view as usize].min(wires.all.len().saturating_sub(1));
     let Some(wire) = wires.all.get(chosen) else { return model.say("this run moves no data between ranks") };
     let wire_name = format!("{} -> {}", wire.from, wire.to);

@@ -12,7 +12,8 @@ use super::memory::{Slice, tensor};
 use super::{Dims, activation, by_dtype, check};
 use crate::base::mixture::Mixture;
 use crate::base::model::{Parameter, Part};
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
+use crate::base::split::Split;
 
 /// The experts of a rank.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 pub mod experts;
+mod feed_forward;
 pub mod flash;
 pub mod float;
 pub mod head;

@@ -28,10 +28,11 @@ use super::linear::{self, Linear};
 use super::memory::{Slice, tensor};
 use super::norm::{self, NormLayer};
 use super::rotary::{self, Turn};
-use super::{Dims, activation, attention, by_dtype, check, stream, vocabulary};
+use super::{Dims, attention, by_dtype, check, feed_forward, stream, vocabulary};
 use crate::base::context::Attention;
 use crate::base::model::{Parameter, Positions};
-use crate::base::module::{Module, Split};
+use crate::base::module::Module;
+use crate::base::split::Split;
 
 /// A module on one of several ranks.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +148,7 @@ impl Cut<'_> {
         check::shapes("parameters", parameters, self.parameters().iter().map(|parameter| &parameter.dims))
     }
 
-    fn width(self, module: Module) -> usize {
+    pub(super) fn width(self, module: Module) -> usize {
         self.split.width(&self.dims.model, module)
     }
 
@@ -167,11 +168,20 @@ impl Cut<'_> {
         NormLayer::find(&self.parameters(), self.module.name(), self.dims.model.norm)
     }
 
+    /// How many biases of the product before it the module adds: they stand before its own weight.
+    pub(super) fn biases_before(self) -> usize {
+        if self.module == Module::Down {
+            self.parameters().iter().take_while(|parameter| parameter.dims.len() == 1).count()
+        } else {
+            0
+        }
+    }
+
     /// The module's linear layers: weights have two dims, biases one, both in the same order.
     pub(super) fn linears(self) -> Vec<Linear> {
         let parameters = self.parameters();
         let of_dims = |dims: usize| (0..parameters.len()).filter(|&i| parameters[i].dims.len() == dims).collect::<Vec<_>>();
-        let (weights, biases) = (of_dims(2), of_dims(1));
+        let (weights, biases) = (of_dims(2), of_dims(1).split_off(self.biases_before()));
         let linear = |(number, &weight): (usize, &usize)| {
             let [outputs, inputs] = [parameters[weight].dims[0], parameters[weight].dims[1]];
             Linear { weight, bias: biases.get(number).copied(), inputs, outputs }
@@ -270,7 +280,8 @@ pub(super) fn check_rows(what: &str, tensor: &Tensor, width: usize, first: &Tens
     Ok(())
 }
 
-fn check_tokens(cut: Cut, what: &str, tensor: &Tensor, width: usize) -> Result<()> {
+/// An error where `tensor` has not all tokens of a micro-batch in rows of `width`.
+pub(super) fn check_tokens(cut: Cut, what: &str, tensor: &Tensor, width: usize) -> Result<()> {
     check::shape(what, tensor, &[cut.dims.micro_batch_size, cut.dims.tokens(), width])
 }
 
@@ -323,15 +334,7 @@ fn forward_of<T: Float>(cut: Cut, values: &[Tensor], parameters: &[Tensor]) -> R
             saved.extend(mask.map(|mask| tensor(mask, values[0].dims())).transpose()?);
             sum
         }
-        Module::Up => {
-            check_tokens(cut, "input of the feed-forward", &values[0], model.hidden)?;
-            linear::forward(&cut.linears(), &bound, &x, None)
-        }
-        Module::Down => {
-            check_tokens(cut, "input of the activation", &values[0], cut.width(Module::Up))?;
-            let activated = cut.dims.stored(activation::forward(model.activation, model.ffn / cut.split.ranks, &x));
-            linear::forward(&cut.linears(), &bound, &activated, None)
-        }
+        Module::Up | Module::Down => feed_forward::forward(cut, &values[0], &bound)?,
         Module::Tokens | Module::Logits | Module::Loss => bail!("{} is computed apart", cut.module),
         Module::Route | Module::Dispatch | Module::Experts | Module::Combine => bail!("{} is of experts", cut.module),
     };
@@ -376,7 +379,7 @@ fn backward_input_of<T: Float>(
             }
             (norm.input_gradient, model.hidden)
         }
-        Module::Qkv | Module::Up | Module::Logits => {
+        Module::Qkv | Module::Logits => {
             full("gradient", cut.width(cut.module))?;
             (linear::backward_input(&cut.linears(), &bound, &d_output), model.hidden)
         }
@@ -398,14 +401,11 @@ fn backward_input_of<T: Float>(
             full("gradient", model.hidden)?;
             (linear::backward_input(&cut.linears(), &bound, &d_output), cut.width(Module::Attention))
         }
-        Module::Down => {
-            full("gradient", model.hidden)?;
-            check_tokens(cut, "input of the activation", &values[1], cut.width(Module::Up))?;
-            let d_activated = linear::backward_input(&cut.linears(), &bound, &d_output);
-            let f = model.ffn / cut.split.ranks;
-            let [d_input, activated] = activation::backward(model.activation, f, &Slice::<T>::of(&values[1])?, &d_activated);
-            deferred.push(rows(activated, &values[0], f)?);
-            (d_input, cut.width(Module::Up))
+        Module::Up | Module::Down => {
+            let (d_input, activated) = feed_forward::backward_input(cut, values, &bound)?;
+            let activated = activated.map(|activated| rows(activated, &values[0], cut.split.activated(model)[0]));
+            deferred.extend(activated.transpose()?);
+            (d_input, cut.split.input_width(model, cut.module))
         }
         Module::Add1 | Module::Add2 | Module::Positions => {
             check_rows("gradient", &values[0], model.hidden, &values[0])?;
@@ -424,6 +424,10 @@ fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[T
         vocabulary::scatter::<T>(cut, tokens, d_y, &mut gradients)?;
         return Ok(gradients.finish());
     }
+    if matches!(cut.module, Module::Up | Module::Down) {
+        feed_forward::backward_weight(cut, values, &mut gradients)?;
+        return Ok(gradients.finish());
+    }
     let slices = Slice::<T>::all(values)?;
     match (cut.module, &slices[..]) {
         (Module::Positions, [d_y]) => {
@@ -440,7 +444,7 @@ fn backward_weight_of<T: Float>(cut: Cut, values: &[Tensor], earlier: Option<&[T
             let sums = linear::column_sums(d_output, cut.dims.model.hidden);
             (0..parameters.len()).try_for_each(|bias| gradients.values(bias, &sums))?;
         }
-        (Module::Qkv | Module::Projection | Module::Up | Module::Down | Module::Logits, [x, d_output]) => {
+        (Module::Qkv | Module::Projection | Module::Logits, [x, d_output]) => {
             let linears = cut.linears();
             let outputs = linears.iter().map(|linear| linear.outputs).sum();
             check_tokens(cut, "input", &values[0], linears[0].inputs)?;

@@ -49,7 +49,7 @@ pub(super) fn dropped<T: Float>(cut: Cut, mut values: Vec<T>, mask: &[u8]) -> Ve
 }
 
 /// y + bias, row by row.
-fn behind_bias<T: Float>(y: &[T], bias: &[T]) -> Vec<T> {
+pub(super) fn behind_bias<T: Float>(y: &[T], bias: &[T]) -> Vec<T> {
     y.chunks_exact(bias.len()).flat_map(|y| y.iter().zip(bias).map(|(&y, &bias)| y + bias)).collect()
 }
 
