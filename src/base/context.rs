@@ -1,5 +1,7 @@
 //! The sequence axis: which tokens of a sequence a context-parallel rank holds, and how much attention there is between two ranks' tokens.
 
+use std::cmp::Ordering;
+
 use super::settings::{AttentionBug, AttentionTensor, Dtype, Placement};
 use super::units::{Bytes, gcd};
 
@@ -26,6 +28,26 @@ pub struct Attention {
     pub sharpness: f64,
     /// What is wrong with the implementation.
     pub bug: Option<AttentionBug>,
+}
+
+/// [`Attention::pairs`] of all blocks, counted once: what the mask leaves of one depends on the order of its two slices alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pairs {
+    earlier: u64,
+    same: u64,
+    later: u64,
+}
+
+impl Pairs {
+    /// Those of queries of one slice and keys of another.
+    #[must_use]
+    pub fn of(self, queries: usize, keys: usize) -> u64 {
+        match queries.cmp(&keys) {
+            Ordering::Less => self.earlier,
+            Ordering::Equal => self.same,
+            Ordering::Greater => self.later,
+        }
+    }
 }
 
 /// How many of a layer's heads a tensor has.
@@ -80,12 +102,18 @@ impl Attention {
         (self.tokens() as u64).pow(2)
     }
 
+    /// The pairs of all blocks.
+    #[must_use]
+    pub fn all_pairs(&self) -> Pairs {
+        let other = 1.min(self.slices - 1);
+        Pairs { earlier: self.pairs(0, other), same: self.pairs(0, 0), later: self.pairs(other, 0) }
+    }
+
     /// The most pairs of which every block has a whole number: the grain of unit costs.
     #[must_use]
     pub fn grain(&self) -> u64 {
-        // What the mask leaves of a block depends on the order of its two slices alone, and on whether it is one with itself.
-        let others = [(0, 0), (1.min(self.slices - 1), 0), (0, 1.min(self.slices - 1))];
-        others.into_iter().map(|(queries, keys)| self.pairs(queries, keys)).fold(self.slot(), gcd)
+        let Pairs { earlier, same, later } = self.all_pairs();
+        [earlier, same, later].into_iter().fold(self.slot(), gcd)
     }
 
     /// Multiplications and additions of one pair, forward: its score, and its share of the output.
@@ -228,7 +256,9 @@ mod tests {
                     bug: None,
                 };
                 for (queries, keys) in (0..slices).flat_map(|queries| (0..slices).map(move |keys| (queries, keys))) {
-                    assert!(layer.pairs(queries, keys).is_multiple_of(layer.grain()), "{layer:?}: {queries}, {keys}");
+                    let pairs = layer.pairs(queries, keys);
+                    assert!(pairs.is_multiple_of(layer.grain()), "{layer:?}: {queries}, {keys}");
+                    assert_eq!(pairs, layer.all_pairs().of(queries, keys), "{layer:?}: {queries}, {keys}");
                 }
             }
         }

@@ -39,6 +39,14 @@ impl Line {
     }
 }
 
+/// Where `rank` stands among the ranks of both lines, which are numbered along the faster one first.
+#[must_use]
+pub fn place_on(lines: [Line; 2], rank: Rank) -> usize {
+    let [a, b] = lines.map(|line| line.place(rank));
+    let [ranks_of_a, ranks_of_b] = lines.map(|line| line.ranks);
+    if lines[0].stride < lines[1].stride { b * ranks_of_a + a } else { a * ranks_of_b + b }
+}
+
 impl Axis {
     /// All axes in the usual order, fastest first: who talks most stands nearest.
     pub const ALL: [Self; 4] = [Self::Tensor, Self::Context, Self::Data, Self::Pipeline];
@@ -147,10 +155,10 @@ impl Mesh {
         all.filter(|&rank| self.coordinate(rank, axis) == 0).map(|rank| self.group(rank, axis)).collect()
     }
 
-    /// The ranks along `axis`.
+    /// The ranks along `axis`; where there is one, it is a line by itself.
     #[must_use]
     pub fn line(&self, axis: Axis) -> Line {
-        Line { ranks: self.size(axis), stride: self.stride(axis) }
+        if self.size(axis) == 1 { Line::default() } else { Line { ranks: self.size(axis), stride: self.stride(axis) } }
     }
 
     /// How far apart neighbours along `axis` are: the product of the sizes of the faster axes.

@@ -2,6 +2,7 @@
 
 pub mod context;
 pub mod experts;
+pub mod folding;
 pub mod hardware;
 pub mod ids;
 pub mod mesh;

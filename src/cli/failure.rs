@@ -94,6 +94,7 @@ impl Failure {
     }
 
     /// Standard output could not take so many bytes.
+    #[must_use]
     pub fn of_output(error: &io::Error, bytes: usize) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,

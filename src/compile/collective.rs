@@ -1,7 +1,7 @@
 //! A bare collective: a payload on every rank, and one op that reduces or gathers it.
 
 use crate::base::{BufferId, Bytes, CollectiveKind as Kind, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group, Layout};
 use crate::program::{Name, OpKind, Origin, PassName, Role};
 use crate::scenario::Task;
 
@@ -19,7 +19,7 @@ pub(super) fn run(build: &mut Build) {
     let dtype = program.setting.dtype;
     let elements = usize::try_from(task.bytes.0 / dtype.size()).expect("a checked payload");
     let ranks: Vec<Rank> = (0..task.ranks).map(Rank::new).collect();
-    let group = program.group(Group { name: "world".to_owned(), ranks: ranks.clone(), fold: Fold::default() });
+    let group = program.group(Group::of("world", ranks.clone()));
     let padded = if kind == CollectiveKind::AllReduce { elements } else { elements.next_multiple_of(task.chunks) };
     let bytes = |elements: usize| Bytes(elements as u64 * dtype.size());
     let (label, padding) = ("payload".to_owned(), bytes(padded - elements));

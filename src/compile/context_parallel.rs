@@ -93,12 +93,14 @@ impl Walk<'_> {
     }
 
     fn slice(&self, site: Site) -> usize {
-        self.training.mesh.coordinate(site.rank, Axis::Context)
+        self.training.mesh.coordinate(self.training.folding.unfold(site.rank, 0), Axis::Context)
     }
 
     /// The attention of the layer and micro-batch at work.
     fn blocks(&mut self, site: Site, part: &PartTables) -> Work<'_> {
-        let ranks = self.training.mesh.group(site.rank, Axis::Context);
+        let Training { mesh, folding, .. } = self.training;
+        let slices = mesh.group(folding.unfold(site.rank, 0), Axis::Context).into_iter();
+        let ranks = slices.map(|rank| folding.fold(rank).0).collect();
         let attention = self.program.setting.attention.expect("ranks have slices of sequences");
         let layer = if let Part::Block(layer) = part.part { layer } else { 0 };
         Work {

@@ -255,13 +255,13 @@ impl Walk<'_> {
     /// Sends `value` where it belongs: rows to the experts, or back to the tokens. Alone, it is there already.
     fn exchange(&mut self, site: Site, part: &PartTables, at: (Module, Way), value: BufferId) -> BufferId {
         let to = self.exchanged(site, part, at);
-        let ranks = self.training.expert_group(site.rank);
+        let all = self.training.expert_group(self.training.folding.unfold(site.rank, 0));
         let slot = site.origin.slot.map_or(0, |slot| slot.micro_batch % self.training.pieces());
         let circle = Circle {
-            name: format!("ep{}", self.training.expert_group_number(site.rank)),
-            stream: "ep",
+            kind: "ep",
+            number: Training::expert_group_number,
             micro_batch: site.origin.step * self.training.pieces() + slot,
-            ranks,
+            all,
         };
         let share = Share::new(self.training, 0);
         let elements = share.tokens() * share.experts.top_k * self.training.model.hidden;

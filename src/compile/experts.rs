@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::base::experts::Experts;
 use crate::base::routing::Routing;
 use crate::base::{BufferId, Bytes, CollectiveId, ExpertTensor, OpId, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, TensorPart};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group, Layout, TensorPart};
 use crate::program::trouble::TroubleKind;
 use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program};
 use crate::scenario::{Scenario, Task};
@@ -185,7 +185,7 @@ impl Work<'_> {
 
     fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
         let ranks = (0..self.layer.ranks).map(Rank::new).collect();
-        let group = self.program.group(Group { name: "ep".to_owned(), ranks, fold: Fold::default() });
+        let group = self.program.group(Group::of("ep", ranks));
         let (dtype, label) = (self.program.setting.dtype, label.to_owned());
         self.program.collective(Collective { group, kind, label, step: 0, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::module::Module;
-use crate::base::{BufferId, CollectiveId, KernelId, Rank};
+use crate::base::{BufferId, CollectiveId, GroupId, KernelId, Rank};
 use crate::program::plan::{Cell, Pass, Slot};
 use crate::program::tables::COMPUTE;
 use crate::program::trouble::TroubleKind;
@@ -40,7 +40,8 @@ pub(super) fn run(build: &mut Build) {
     build.sharing = Some(sharing);
     let stages = Stages::new(&mut build.program, training, &homes, &slices, &build.held);
     make_room(&mut build.program, training, &stages);
-    let (mut meetings, mut stock) = (BTreeMap::new(), Stock::default());
+    let (mut meetings, mut groups, mut stock) =
+        (BTreeMap::new(), BTreeMap::new(), Stock::new(build.program.setting.attention.as_ref()));
     for (number, lane) in stages::lanes(training).into_iter().enumerate() {
         let rounds = if training.pipeline.updates.is_asynchronous() { 1 } else { training.batch.steps };
         for round in 0..rounds {
@@ -55,6 +56,7 @@ pub(super) fn run(build: &mut Build) {
                 flow: Flow::new(&stages, homes.micro_batches),
                 stock: &mut stock,
                 meetings: &mut meetings,
+                groups: &mut groups,
                 overlapped: false,
                 reads: Vec::new(),
             };
@@ -68,7 +70,7 @@ pub(super) fn run(build: &mut Build) {
 /// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
 /// between two stages two messages go, each with two ends and a copy.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let lanes = training.mesh.ranks() / training.mesh.size(Axis::Pipeline);
+    let lanes = training.followed().count() / training.mesh.size(Axis::Pipeline);
     let micro_batches = (training.pieces() * training.batch.steps) as usize * lanes;
     let whole = |part: &PartTables| part.modules.is_empty();
     let parts =
@@ -86,7 +88,7 @@ pub(super) struct Walk<'a> {
     pub training: &'a Training,
     pub stages: &'a Stages,
     homes: &'a Homes,
-    /// Its number, and its first rank.
+    /// Its number, and its first rank among all.
     lane: (usize, Rank),
     /// Its ranks, by the row of the plan.
     ranks: Vec<Rank>,
@@ -96,6 +98,8 @@ pub(super) struct Walk<'a> {
     pub stock: &'a mut Stock,
     /// The collectives inside layers so far.
     pub meetings: &'a mut BTreeMap<Meeting, CollectiveId>,
+    /// The groups of ranks that meet there, by kind and first rank among all.
+    pub groups: &'a mut BTreeMap<(&'static str, Rank), GroupId>,
     /// The slot at work runs as one with another.
     overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.

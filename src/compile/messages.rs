@@ -40,7 +40,8 @@ pub(super) fn run(build: &mut Build) {
         let order = std::mem::take(&mut program.order[rank.index()]);
         program.order[rank.index()] = match &training.pipeline.order {
             Order::Sheet(sheet) if sheet.has_messages() => {
-                let row = &sheet.rows[training.mesh.coordinate(rank, Axis::Pipeline)];
+                let whole = training.folding.unfold(rank, 0);
+                let row = &sheet.rows[training.mesh.coordinate(whole, Axis::Pipeline)];
                 sheet::with_messages(program, &mut edges, &copies, joined, (rank, &order, row))
             }
             _ => with_messages(program, &mut edges, &mut copies, joined, (rank, &order)),

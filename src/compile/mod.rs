@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 
 use crate::base::Updates;
 use crate::base::context::Attention;
-use crate::base::mesh::{Axis, Line};
+use crate::base::mesh::Axis;
 use crate::program::Program;
 use crate::program::plan::{Plan, Slot};
 use crate::program::tables::Setting;
@@ -122,7 +122,7 @@ pub fn plan(training: &Training) -> Plan {
 
 fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
     let program = match &scenario.task {
-        Task::Train(training) => Program::new(training.mesh.ranks(), setting(scenario, training)),
+        Task::Train(training) => Program::new(training.followed().count(), setting(scenario, training)),
         Task::Collective(collective) => Program::new(collective.ranks, bare_setting(scenario, None)),
         Task::Layer(layer) => Program::new(layer.attention.slices, bare_setting(scenario, Some(layer.attention))),
         Task::Experts(layer) => {
@@ -173,9 +173,10 @@ fn setting(scenario: &Scenario, training: &Training) -> Setting {
         tensor: training.mesh.line(Axis::Tensor),
         feed_forward: training.split().feed_forward,
         context: training.mesh.line(Axis::Context),
+        data: training.mesh.line(Axis::Data),
         same_seed: has(TroubleKind::SameSeed),
         bias_before_sum: has(TroubleKind::BiasBeforeSum),
-        fold: Line { ranks: training.fold, stride: training.mesh.stride(Axis::Data) },
+        folding: training.folding.clone(),
     }
 }
 

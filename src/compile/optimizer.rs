@@ -11,7 +11,7 @@ use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::{BufferId, Bytes, CollectiveId, KernelId, OpId, ParameterId, Rank, Updates};
 use crate::program::plan::{Pass, Slot};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group};
 use crate::program::{Kernel, KernelCost, OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
@@ -24,8 +24,8 @@ pub(super) fn run(build: &mut Build) {
     let (program, Some(sharing)) = (&mut build.program, &build.sharing) else { return };
     let barriers = barriers(program, training);
     let mut gathers = Gathers { training, sharing, known: BTreeMap::new() };
-    for rank in (0..training.mesh.ranks()).map(Rank::new) {
-        let mut end = End { rank, held: &build.held[rank.index()], gathers: &mut gathers };
+    for (rank, whole) in training.followed() {
+        let mut end = End { rank, seat: training.seat(whole), held: &build.held[rank.index()], gathers: &mut gathers };
         let parts = end.owned_parts(program);
         let mut order = std::mem::take(&mut program.order[rank.index()]);
         if training.pipeline.updates.is_asynchronous() {
@@ -52,12 +52,8 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
     if training.mesh.size(Axis::Pipeline) == 1 || !training.pipeline.barrier || !is_drained {
         return Vec::new();
     }
-    let ranks = (0..training.mesh.ranks()).map(Rank::new).collect();
-    let group = program.group(Group {
-        name: "world".to_owned(),
-        ranks,
-        fold: Fold { size: training.fold, stride: training.mesh.stride(Axis::Data) },
-    });
+    let all: Vec<Rank> = (0..training.mesh.ranks()).map(Rank::new).collect();
+    let group = program.group(Group::new(&training.folding, "world", None, &all));
     let (bytes, dtype) = (Bytes::ZERO, training.precision.gradient);
     let barrier = |step| Collective {
         group,
@@ -75,6 +71,7 @@ fn barriers(program: &mut Program, training: &Training) -> Vec<CollectiveId> {
 /// The end of one rank's steps.
 struct End<'a, 'b> {
     rank: Rank,
+    seat: usize,
     held: &'a Held,
     gathers: &'a mut Gathers<'b>,
 }
@@ -120,8 +117,7 @@ impl End<'_, '_> {
 
     /// The parts whose own parameters the rank holds, with those parameters.
     fn owned_parts(&self, program: &Program) -> Vec<(Part, Vec<ParameterId>)> {
-        let seat = self.gathers.training.seat(self.rank);
-        let own = self.gathers.sharing.parameters[seat].iter().copied();
+        let own = self.gathers.sharing.parameters[self.seat].iter().copied();
         let mut parts: Vec<(Part, Vec<ParameterId>)> = Vec::new();
         for parameter in own {
             let part = program.parameters[parameter.index()].part;
@@ -171,9 +167,8 @@ impl End<'_, '_> {
 
     /// Updates the rank's shard of the unit at `place`. Whole parameters are cut up before, and put together behind.
     fn update_shard(&mut self, program: &mut Program, place: usize, origin: Origin) {
-        let Gathers { training, sharing, .. } = *self.gathers;
-        let seat = training.seat(self.rank);
-        let shard = self.held.shards[place];
+        let sharing = self.gathers.sharing;
+        let (seat, shard) = (self.seat, self.held.shards[place]);
         let (Some(gradient), Some(parameter)) = (shard.gradient, shard.parameter) else { return };
         let whole = self.held.of(&sharing.units[seat][place].parameters, |copies| copies.parameter);
         if !sharing.row.parameters {
@@ -202,12 +197,12 @@ struct Gathers<'a> {
 impl Gathers<'_> {
     fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), place: usize, step: u32) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let group = sharing.group(training, (rank, place), Meeting::Copy);
-        *self.known.entry((group.ranks[0], step, place)).or_insert_with(|| {
+        let members = sharing.members(training, (rank, place), Meeting::Copy);
+        *self.known.entry((members[0], step, place)).or_insert_with(|| {
             let unit = &sharing.units[seat][place];
             let (dtype, padded) = (training.precision.parameter, unit.shard_elements(program) * unit.shards);
             let padding = bytes(padded - unit.elements(program), dtype);
-            let group = program.group(group);
+            let group = program.group(sharing.group(training, (&members, place), Meeting::Copy));
             let (kind, label, bytes) = (CollectiveKind::AllGather, unit.label.clone(), bytes(padded, dtype));
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
         })

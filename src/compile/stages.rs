@@ -75,14 +75,16 @@ pub(super) struct Passes {
     pub backward_weight: KernelId,
 }
 
-/// The lanes of the mesh, each by its first rank: pipelines beside each other, which differ along all axes but their own.
+/// The lanes of the mesh that are followed, each by its first rank among all: pipelines beside each other, which differ along all axes but
+/// their own.
 pub(super) fn lanes(training: &Training) -> Vec<Rank> {
-    training.mesh.groups(Axis::Pipeline).into_iter().map(|ranks| ranks[0]).collect()
+    let firsts = training.mesh.groups(Axis::Pipeline).into_iter().map(|ranks| ranks[0]);
+    firsts.filter(|&first| training.folding.is_followed(first)).collect()
 }
 
-/// The rank of the plan's `row` in `lane`.
+/// The rank of the plan's `row` in `lane`, which is followed.
 pub(super) fn rank(training: &Training, lane: Rank, row: usize) -> Rank {
-    training.mesh.with(lane, Axis::Pipeline, row)
+    training.folding.fold(training.mesh.with(lane, Axis::Pipeline, row)).0
 }
 
 impl Stages {

@@ -2,9 +2,8 @@
 //! so the two are summed once a step, over all replicas, as in Megatron's embedding group.
 
 use crate::base::mesh::Axis;
-use crate::base::split::Split;
-use crate::base::{BufferId, CollectiveId, OpId, ParameterId, Rank};
-use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
+use crate::base::{BufferId, CollectiveId, GroupId, OpId, ParameterId, Rank};
+use crate::program::tables::{Collective, CollectiveKind, Group};
 use crate::program::{OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
@@ -20,19 +19,23 @@ pub(super) fn run(build: &mut Build) {
     for split in training.split().places() {
         let tied = slices.tied(split.place);
         let first = training.mesh.with(Rank(0), Axis::Tensor, split.place);
+        if !training.folding.is_followed(first) {
+            continue;
+        }
         let of_row = |&row: &usize| training.data_group(training.mesh.with(first, Axis::Pipeline, row));
-        let ranks: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
-        let sums = sums(program, training, tied, split, ranks.clone());
-        for rank in ranks {
+        let all: Vec<Rank> = sharing.tied.iter().flat_map(of_row).collect();
+        let (group, sums) = sums(program, training, tied, &all);
+        for rank in program.groups[group.index()].ranks.clone() {
             insert(program, rank, build.held[rank.index()].target(tied), &sums);
         }
     }
 }
 
 /// One all-reduce for every step, of those that hold the same slice of it.
-fn sums(program: &mut Program, training: &Training, tied: ParameterId, split: Split, ranks: Vec<Rank>) -> Vec<CollectiveId> {
-    let name = if split.ranks == 1 { "embedding".to_owned() } else { format!("embedding{}", split.place) };
-    let group = program.group(Group { name, ranks, fold: Fold::default() });
+fn sums(program: &mut Program, training: &Training, tied: ParameterId, all: &[Rank]) -> (GroupId, Vec<CollectiveId>) {
+    let place = |rank: Rank| training.mesh.coordinate(rank, Axis::Tensor);
+    let number: Option<&dyn Fn(Rank) -> usize> = if training.mesh.size(Axis::Tensor) > 1 { Some(&place) } else { None };
+    let group = program.group(Group::new(&training.folding, "embedding", number, all));
     let dtype = training.precision.gradient;
     let bytes = super::data_parallel::bytes(program.parameters[tied.index()].elements(), dtype);
     let sum = |step| Collective {
@@ -45,7 +48,7 @@ fn sums(program: &mut Program, training: &Training, tied: ParameterId, split: Sp
         padding: crate::base::Bytes::ZERO,
         shards: 1,
     };
-    (0..training.batch.steps).map(|step| program.collective(sum(step))).collect()
+    (group, (0..training.batch.steps).map(|step| program.collective(sum(step))).collect())
 }
 
 /// Issues each step's sum behind the last op that adds to `gradient`.

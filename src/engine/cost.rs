@@ -123,7 +123,7 @@ impl<'a> PriceList<'a> {
     fn new(program: &Program, hardware: &'a Hardware) -> Self {
         // A folded rank stands for several: nodes are cut by the numbers before folding.
         let whole = |rank: Rank| program.unfolded(rank, 0);
-        let node = |rank: usize| rank / hardware.ranks_per_node;
+        let node = |rank: Rank| rank.index() / hardware.ranks_per_node;
         let messages = |layout: &Layout| match &hardware.costs {
             Costs::Unit(_) => [Ticks::ZERO; 2],
             Costs::Table(table) => [&table.inside, &table.between].map(|link| transfer(link, layout.bytes())),
@@ -135,9 +135,8 @@ impl<'a> PriceList<'a> {
             Costs::Unit(_) => Ticks::ZERO,
             Costs::Table(table) => {
                 let group = &program.groups[collective.group.index()];
-                let [first, last] = [group.ranks.first(), group.ranks.last()].map(|rank| rank.map_or(0, |rank| whole(*rank)));
-                let stays = node(first) == node(last + (group.fold.size - 1) * group.fold.stride);
-                let link = if stays { &table.inside } else { &table.between };
+                let [first, last] = group.ends(&program.setting.folding);
+                let link = if node(first) == node(last) { &table.inside } else { &table.between };
                 match unequal[place] {
                     Some(most) => transfer(link, most) + link.alpha * (group.size() as u64).saturating_sub(2),
                     None => collective_cost(collective, group.size() as u64, link),

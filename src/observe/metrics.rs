@@ -86,7 +86,7 @@ impl Metrics {
         let (padding, traffic_psi) = (volume::padding(run.program), volume::traffic_psi(run, FIRST));
         let ranks = (0..run.program.ranks()).map(Rank::new).zip(states);
         let ranks = ranks.map(|(rank, state)| {
-            let (padding, traffic_psi) = (padding[run.program.unfolded(rank, 0)], traffic_psi[rank.index()]);
+            let (padding, traffic_psi) = (padding[run.program.unfolded(rank, 0).index()], traffic_psi[rank.index()]);
             let (peak_bytes, peak_by_role) = (ledger.rank(rank).peak().total(), ledger.rank(rank).peak().by_role);
             let mut metrics = RankMetrics { rank, peak_bytes, peak_by_role, state, padding, traffic_psi, ..Default::default() };
             metrics.count(run, is_drained);

@@ -341,37 +341,33 @@ impl Report {
 /// Folded ranks have equal numbers, but for the zeros at the ends of their shards.
 fn unfolded_ranks(run: &Run, metrics: &Metrics, slack: &Slack) -> Vec<RankReport> {
     let (fold, padding) = (run.program.fold(), volume::padding(run.program));
-    let report = |rank: &RankMetrics, folded: usize| {
-        let number = run.program.unfolded(rank.rank, folded);
+    let unfolded = |rank: &RankMetrics| {
         let report = RankReport::new(run.trace.clock, rank, slack.critical_time(run, rank.rank, 0));
-        RankReport { rank: Rank::new(number).0, padding_bytes: padding[number].0, ..report }
+        let number = rank.rank;
+        let (program, padding) = (run.program, &padding);
+        (0..fold).map(move |folded| {
+            let rank = program.unfolded(number, folded);
+            RankReport { rank: rank.0, padding_bytes: padding[rank.index()].0, ..report }
+        })
     };
-    let all = metrics.ranks.iter().flat_map(|rank| (0..fold).map(move |folded| report(rank, folded)));
-    let mut reports: Vec<RankReport> = all.collect();
+    let mut reports: Vec<RankReport> = metrics.ranks.iter().flat_map(unfolded).collect();
     reports.sort_by_key(|report| report.rank);
     reports
 }
 
 /// Where folded ranks meet in several groups, each group has a collective of its own: `fsdp0`, `fsdp1`, ...
 fn unfolded_collectives(run: &Run, metrics: &Metrics, algorithm: Option<AllReduce>) -> Vec<CollectiveReport> {
-    let groups = |stats: &CollectiveStats| {
-        let collective = &run.program.collectives[stats.collective.index()];
-        run.program.fold() / run.program.groups[collective.group.index()].fold.size
+    let reports = |stats: &CollectiveStats| {
+        let report = CollectiveReport::new(run, stats, algorithm);
+        run.program.group_of(stats.collective).names().into_iter().map(move |group| CollectiveReport { group, ..report.clone() })
     };
-    let numbered = |report: CollectiveReport, more: usize| {
-        let name = report.group.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number =
-            report.group[name.len()..].parse::<usize>().map_or_else(|_| String::new(), |first| (first + more).to_string());
-        CollectiveReport { group: format!("{name}{number}"), ..report }
-    };
-    let reports = |stats| (0..groups(stats)).map(move |more| numbered(CollectiveReport::new(run, stats, algorithm), more));
     metrics.collectives.iter().flat_map(reports).collect()
 }
 
 /// Folded ranks send to their like: the first to the first, the second to the second.
 fn unfolded_links(run: &Run, metrics: &Metrics) -> Vec<LinkReport> {
     let link = |wire: &Wire, folded: usize| {
-        let number = |rank: Rank| Rank::new(run.program.unfolded(rank, folded)).0;
+        let number = |rank: Rank| run.program.unfolded(rank, folded).0;
         LinkReport { from: number(wire.from), to: number(wire.to), ..LinkReport::new(run.trace.clock, wire) }
     };
     let all = metrics.wires.iter().flat_map(|wire| (0..run.program.fold()).map(move |folded| link(wire, folded)));
@@ -487,7 +483,7 @@ impl OutOfMemory {
     fn new(run: &Run) -> Option<Self> {
         let Outcome::OutOfMemory { rank, op, needed, limit } = &run.trace.outcome else { return None };
         let op = op.map(|op| op_text(run.program, op));
-        Some(Self { rank: Rank::new(run.program.unfolded(*rank, 0)).0, op, needed: needed.0, limit: limit.0 })
+        Some(Self { rank: run.program.unfolded(*rank, 0).0, op, needed: needed.0, limit: limit.0 })
     }
 }
 

@@ -124,19 +124,19 @@ pub fn padding(program: &Program) -> Vec<Bytes> {
     let fold = program.fold();
     let mut padding = vec![Bytes::ZERO; program.ranks() * fold];
     for buffer in program.buffers.iter().filter(|buffer| buffer.role.is_state()) {
-        let (Name::Shard(unit, place)
-        | Name::GradientShard(unit, place)
-        | Name::FirstMomentShard(unit, place)
-        | Name::SecondMomentShard(unit, place)
-        | Name::MasterShard(unit, place)) = buffer.name
+        let (Name::Shard(unit, _)
+        | Name::GradientShard(unit, _)
+        | Name::FirstMomentShard(unit, _)
+        | Name::SecondMomentShard(unit, _)
+        | Name::MasterShard(unit, _)) = buffer.name
         else {
             continue;
         };
         let Some(unit) = program.units.get(unit as usize) else { continue };
         let element: u64 = program.layouts[buffer.layout.index()].parts.iter().map(|part| part.dtype.size()).sum();
-        for folded in 0..fold {
-            let place = (place as usize + folded) % unit.shards;
-            padding[program.unfolded(buffer.rank, folded)] += Bytes(unit.padding(program, place) as u64 * element);
+        for rank in (0..fold).map(|folded| program.unfolded(buffer.rank, folded)) {
+            let place = program.setting.data_place(rank) / unit.apart % unit.shards;
+            padding[rank.index()] += Bytes(unit.padding(program, place) as u64 * element);
         }
     }
     padding
@@ -157,13 +157,13 @@ fn taken_part(run: &Run, rank: Rank, step: u32) -> BTreeSet<CollectiveId> {
 /// Whether replicas meet, and not ranks that share a layer's tensors, or for its attention.
 fn is_of_replicas(program: &Program, id: CollectiveId) -> bool {
     let collective = &program.collectives[id.index()];
-    let group = &program.groups[collective.group.index()];
     let line = program.setting.tensor;
     let first_word = collective.label.split(' ').next().unwrap_or_default();
     if program.setting.context.ranks > 1 && AttentionTensor::find(first_word).is_some() {
         return false;
     }
-    line.ranks == 1 || group.ranks.iter().all(|&rank| line.place(rank) == line.place(group.ranks[0]))
+    let [first, last] = program.groups[collective.group.index()].ends(&program.setting.folding);
+    line.ranks == 1 || line.place(first) == line.place(last)
 }
 
 /// Elements that a collective moves past a member.

@@ -1,43 +1,113 @@
 //! Collectives: what a group of ranks does together, and the units of state that they do it to.
 
 use super::tables::Program;
+use crate::base::folding::Folding;
 use crate::base::mesh::Line;
 use crate::base::settings::Dtype;
-use crate::base::{Bytes, GroupId, ParameterId, Rank};
+use crate::base::{Bytes, CollectiveId, GroupId, ParameterId, Rank};
 
 /// A group of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its name, such as `dp0` or `world`.
     pub name: String,
-    /// Its members, in order.
+    /// Its members that are followed, in order.
     pub ranks: Vec<Rank>,
-    /// Whom each of them stands for.
-    pub fold: Fold,
+    /// Whom each of them stands for; empty where for itself.
+    pub folds: Vec<Fold>,
 }
 
-/// Whom a member of a group stands for: ranks of the folded whole, `stride` apart, the member's own the first.
+/// Ranks that a member of a group stands for: those of a line that begins with itself, in numbers of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// How many they are.
-    pub size: usize,
-    /// How far apart they are.
-    pub stride: usize,
-}
-
-impl Default for Fold {
-    /// A rank stands for itself.
-    fn default() -> Self {
-        Self { size: 1, stride: 1 }
-    }
+    /// The line.
+    pub line: Line,
+    /// They meet each other if it is `None`. Otherwise each meets its like in a group of its own, whose number is so much higher than that of
+    /// the one before.
+    pub apart: Option<usize>,
 }
 
 impl Group {
-    /// How many ranks meet: all that the members stand for.
+    /// That of `ranks`, each of which stands for itself.
+    #[must_use]
+    pub fn of(name: &str, ranks: Vec<Rank>) -> Self {
+        Self { name: name.to_owned(), ranks, folds: Vec::new() }
+    }
+
+    /// The group of `all`, numbers among all ranks in order, under a folding that the group agrees with: along each line it has none of the
+    /// others, or as many at equal distances. Its name is `kind` and the `number` of its first rank, if there is more than one such group.
+    #[must_use]
+    pub fn new(folding: &Folding, kind: &str, number: Option<&dyn Fn(Rank) -> usize>, all: &[Rank]) -> Self {
+        let first = all.first().copied().unwrap_or_default();
+        let name = number.map_or_else(|| kind.to_owned(), |number| format!("{kind}{}", number(first)));
+        let folds = folding.lines().iter().flat_map(|&line| folds(line, first, number, all)).collect();
+        let ranks = all.iter().filter(|&&rank| folding.is_followed(rank)).map(|&rank| folding.fold(rank).0).collect();
+        Self { name, ranks, folds }
+    }
+
+    /// How many ranks meet: those among them that the members stand for, too.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.ranks.len() * self.fold.size
+        let meeting = self.folds.iter().filter(|fold| fold.apart.is_none());
+        self.ranks.len() * meeting.map(|fold| fold.line.ranks).product::<usize>()
     }
+
+    /// How many groups are followed as this one, itself among them.
+    #[must_use]
+    pub fn alike(&self) -> usize {
+        self.folds.iter().filter(|fold| fold.apart.is_some()).map(|fold| fold.line.ranks).product()
+    }
+
+    /// The names of the groups that are followed as this one, which comes first.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let kind = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let Ok(first) = self.name[kind.len()..].parse::<u32>() else { return vec![self.name.clone()] };
+        let mut numbers = vec![first as usize];
+        for Fold { line, apart } in &self.folds {
+            let others = apart.map_or(0..1, |_| 0..line.ranks).map(|place| place * apart.unwrap_or_default());
+            numbers = others.flat_map(|more| numbers.iter().map(move |number| number + more)).collect();
+        }
+        numbers.into_iter().map(|number| format!("{kind}{number}")).collect()
+    }
+
+    /// The numbers among all ranks of the first of them and the last.
+    #[must_use]
+    pub fn ends(&self, folding: &Folding) -> [Rank; 2] {
+        let [first, last] =
+            [self.ranks.first(), self.ranks.last()].map(|rank| folding.unfold(rank.copied().unwrap_or_default(), 0));
+        let meeting = self.folds.iter().filter(|fold| fold.apart.is_none());
+        let length: usize = meeting.map(|Fold { line, .. }| (line.ranks - 1) * line.stride).sum();
+        [first, Rank::new(last.index() + length)]
+    }
+
+    /// The numbers among all ranks of those who meet `rank`, one of all, in order and itself among them.
+    #[must_use]
+    pub fn members(&self, folding: &Folding, rank: Rank) -> Vec<Rank> {
+        let mut members: Vec<usize> = self.ranks.iter().map(|&member| folding.unfold(member, 0).index()).collect();
+        for Fold { line, apart } in &self.folds {
+            let own = line.place(rank);
+            let places = if apart.is_none() { 0..line.ranks } else { own..own + 1 };
+            members = places.flat_map(|place| members.iter().map(move |member| member + place * line.stride)).collect();
+        }
+        members.sort_unstable();
+        members.into_iter().map(Rank::new).collect()
+    }
+}
+
+/// What the group of `first` makes of a line along which ranks are folded: those of it that meet, and around and between them those that do not.
+fn folds(line: Line, first: Rank, number: Option<&dyn Fn(Rank) -> usize>, all: &[Rank]) -> Vec<Fold> {
+    let at = |place: usize| Rank::new(first.index() + place * line.stride);
+    let met: Vec<usize> = (0..line.ranks).filter(|&place| all.contains(&at(place))).collect();
+    let (ranks, distance) = (met.len(), met.get(1).copied().unwrap_or(line.ranks));
+    debug_assert!((0..ranks).all(|place| met[place] == place * distance), "they stand at equal distances");
+    let apart = |place: usize| number.map_or(0, |number| number(at(place)) - number(first));
+    let between = Fold { line: Line { ranks: distance, stride: line.stride }, apart: (distance > 1).then(|| apart(1)) };
+    let meeting = Fold { line: Line { ranks, stride: line.stride * distance }, apart: None };
+    let (blocks, block) = (line.ranks / (ranks * distance), ranks * distance);
+    let around = Line { ranks: blocks, stride: line.stride * block };
+    let around = Fold { line: around, apart: (blocks > 1).then(|| apart(block)) };
+    [between, meeting, around].into_iter().filter(|fold| fold.line.ranks > 1).collect()
 }
 
 /// One collective operation of a group.
@@ -81,6 +151,8 @@ pub struct Unit {
     pub parameters: Vec<ParameterId>,
     /// Into how many pieces it is cut.
     pub shards: usize,
+    /// How far apart those who share it stand among the ranks that see different data.
+    pub apart: usize,
 }
 
 /// What a collective does.
@@ -155,16 +227,21 @@ impl Unit {
 }
 
 impl Program {
+    /// The group of a collective.
+    #[must_use]
+    pub fn group_of(&self, collective: CollectiveId) -> &Group {
+        &self.groups[self.collectives[collective.index()].group.index()]
+    }
+
     /// How many ranks each rank stands for.
     #[must_use]
     pub fn fold(&self) -> usize {
-        self.setting.fold.ranks
+        self.setting.folding.size()
     }
 
     /// The number, among all ranks, of the `folded`-th that `rank` stands for.
     #[must_use]
-    pub fn unfolded(&self, rank: Rank, folded: usize) -> usize {
-        let Line { ranks, stride } = self.setting.fold;
-        rank.index() / stride * stride * ranks + folded * stride + rank.index() % stride
+    pub fn unfolded(&self, rank: Rank, folded: usize) -> Rank {
+        self.setting.folding.unfold(rank, folded)
     }
 }

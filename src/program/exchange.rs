@@ -69,5 +69,5 @@ fn is_bundle(program: &Program, operands: &[BufferId], members: usize) -> bool {
 }
 
 fn members(program: &Program, collective: CollectiveId) -> usize {
-    program.groups[program.collectives[collective.index()].group.index()].ranks.len()
+    program.group_of(collective).ranks.len()
 }

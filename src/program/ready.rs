@@ -84,7 +84,7 @@ fn missing(program: &Program, links: &Links, at: &impl Standing, op: OpId) -> Op
 
 /// Which member of its collective `op` misses: one that is not there yet, or one that never comes.
 fn absent(program: &Program, links: &Links, at: &impl Standing, op: OpId, collective: CollectiveId) -> Option<Wait> {
-    let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
+    let ranks = &program.group_of(collective).ranks;
     if let Some(arrived) = at.arrived(collective) {
         let others = arrived - usize::from(at.state_of(op) == State::Posted);
         if others + 1 == ranks.len() {

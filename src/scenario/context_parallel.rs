@@ -7,7 +7,7 @@ use super::tensor_parallel::refuse_forgotten;
 use super::written::Written;
 use super::{ContextMethod, Training};
 use crate::base::Rank;
-use crate::base::mesh::Axis;
+use crate::base::mesh::{Axis, place_on};
 use crate::base::settings::Placement;
 use crate::base::words::grouped;
 
@@ -21,7 +21,7 @@ pub struct ContextParallel {
 }
 
 impl Training {
-    /// The ranks that are followed of those that hold the same parameters as `rank` and see other data, `rank` among them, in order.
+    /// The ranks that hold the same parameters as `rank` and see other data, `rank` among them, in order.
     #[must_use]
     pub fn data_group(&self, rank: Rank) -> Vec<Rank> {
         let [fast, slow] = self.data_axes().map(|axis| self.mesh.size(axis));
@@ -31,8 +31,7 @@ impl Training {
     /// The place of `rank` among them.
     #[must_use]
     pub fn data_place(&self, rank: Rank) -> usize {
-        let [fast, slow] = self.data_axes();
-        self.mesh.coordinate(rank, slow) * self.mesh.size(fast) + self.mesh.coordinate(rank, fast)
+        place_on([Axis::Data, Axis::Context].map(|axis| self.mesh.line(axis)), rank)
     }
 
     /// The rank at `place` among them.

@@ -198,7 +198,7 @@ keys! {
             "ranks that share each expert's matrices: expert_tensor x expert x pipeline divides the world";
         ORDER "order" Text, Is("tp-cp-ep-dp-pp"), "", "the axes, fastest first: neighbouring ranks differ along the first";
         FOLD "fold" Bool, Like("false", "true where it can be"), "",
-            "data-parallel ranks are followed as one: shapes alone, no trouble, whole collectives";
+            "ranks that do the same are followed as one: shapes alone, no trouble, whole collectives";
     }
     tensor_parallel TensorParallel {
         SEQUENCE_PARALLEL "sequence_parallel" Bool, Is("false"), "",

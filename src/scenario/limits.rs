@@ -3,7 +3,7 @@
 use super::keys::{Key, batch, collective, data_parallel, hardware, model, parallel, trouble};
 use super::problem::Problem;
 use super::written::Written;
-use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Reshard, Scenario, Task, Training, Updates};
+use super::{AllReduce, Collective, CollectiveKind, ContextMethod, Layer, Recompute, Reshard, Scenario, Task, Training, Updates};
 use crate::base::hardware::{Costs, Table};
 use crate::base::mesh::Axis;
 use crate::base::settings::Activation;
@@ -118,10 +118,9 @@ fn parameters(training: &Training) -> f64 {
     float(model.layers) * (h * qkv + h * h + feed_forward + 8.0 * h + f) + 2.0 * v * h + t * h
 }
 
-/// Elements that a step's micro-batches save on all ranks: an upper bound of what lives at once.
+/// Elements that a step's micro-batches save on all ranks that are followed: an upper bound of what lives at once.
 fn activation_elements(training: &Training) -> f64 {
-    let per_micro_batch = super::memory::saved_elements(training);
-    per_micro_batch * float(training.batch.micro_batches as usize) * float(training.mesh.size(Axis::Data))
+    super::memory::saved_elements(training) * float(training.batch.micro_batches as usize) * lanes(training)
 }
 
 /// An estimate: loading and compute per part, both ends of every message; per step the update of every part and the messages of every
@@ -132,7 +131,8 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     let stages = float(training.stages());
     let parts = float(training.model.layers) + 2.0;
     let slices = training.mesh.size(Axis::Context);
-    let of_attention = if slices > 1 { attention_ops(training.context_parallel.method, float(slices)) } else { 0.0 };
+    let passes = if training.recompute.mode == Recompute::None { 1.0 } else { 1.5 };
+    let of_attention = if slices > 1 { passes * attention_ops(training.context_parallel.method, float(slices)) } else { 0.0 };
     let is_cut = slices > 1 || training.mesh.size(Axis::Tensor) > 1 || training.model.has_experts();
     let of_part = if is_cut { OF_MODULES } else { 3.0 };
     let micro_batch = 2.0 + of_part * parts + of_attention * (parts - 2.0) + 4.0 * (stages - 1.0);
@@ -143,17 +143,16 @@ fn training_ops(training: &Training, sums_once: bool) -> Ops {
     Ops { compute: steps * compute, collectives: steps * communication_ops(training, training.data_parallel.expand, sums_once) }
 }
 
-/// Pipelines beside each other: replicas, and ranks that share each layer's tensors.
+/// Pipelines beside each other that are followed: replicas, and ranks that share each layer's tensors.
 pub(super) fn lanes(training: &Training) -> f64 {
-    float(training.mesh.ranks() / training.mesh.size(Axis::Pipeline))
+    float(training.followed().count() / training.mesh.size(Axis::Pipeline))
 }
 
-/// Ops of a step's all-reduces inside layers: two forward and two backward.
+/// Ops of a step's all-reduces inside layers in a lane: two forward and two backward.
 fn tensor_ops(training: &Training, expand: bool) -> f64 {
     let ranks = float(training.mesh.size(Axis::Tensor));
-    let each = if expand { all_reduce_ops(training.data_parallel.all_reduce, ranks, 1.0) } else { ranks };
-    let groups = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
-    let all = 4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches) * groups;
+    let each = if expand { all_reduce_ops(training.data_parallel.all_reduce, ranks, 1.0) / ranks } else { 1.0 };
+    let all = 4.0 * float(training.model.layers) * f64::from(training.batch.micro_batches);
     if ranks > 1.0 { all * each } else { 0.0 }
 }
 
@@ -184,19 +183,19 @@ pub(super) fn is_small(training: &Training) -> bool {
 
 /// Ops of a step's collectives on all ranks.
 fn communication_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
-    tensor_ops(training, expand) + float(training.mesh.size(Axis::Tensor)) * data_ops(training, expand, sums_once)
+    lanes(training) * (tensor_ops(training, expand) + data_ops(training, expand, sums_once))
 }
 
-/// Those of replicas: for each micro-batch two gathers and a reduction where parameters are shared out, for a step one of each under stages.
+/// Those of replicas in a lane: for each micro-batch two gathers and a reduction where parameters are shared out, for a step one of each under stages.
 fn data_ops(training: &Training, expand: bool, sums_once: bool) -> f64 {
-    let data = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     if training.data_ranks() == 1 {
         return 0.0;
     }
+    let data = float(training.data_ranks());
     let micro_batches = f64::from(training.batch.micro_batches);
     let (sharing, shards) = training.sharing();
-    let ring = |ranks: f64| if expand { data * (2.0 * (ranks - 1.0) + 3.0) } else { 4.0 * data };
-    let all_reduce = if expand { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) } else { 4.0 * data };
+    let ring = |ranks: f64| if expand { 2.0 * (ranks - 1.0) + 3.0 } else { 4.0 };
+    let all_reduce = if expand { all_reduce_ops(training.data_parallel.all_reduce, data, 1.0) / data } else { 4.0 };
     if sharing.parameters {
         let wrapped = float((0..training.stages()).map(|stage| training.wrapped(stage).len()).sum());
         let sums = if training.accumulates_whole() && sums_once { 1.0 } else { micro_batches };
@@ -293,7 +292,7 @@ fn state_ns(training: &Training, table: &Table) -> f64 {
     const BYTES: f64 = 100.0;
     let slowest = table.device.memory_bytes_per_second.min(slowest_link(table));
     let rank = 1e9 * BYTES * parameters(training) / slowest + buckets(training) * 2.0 * message_ns(table, Bytes::ZERO);
-    f64::from(training.batch.steps) * float(training.mesh.ranks()) * rank
+    f64::from(training.batch.steps) * float(training.followed().count()) * rank
 }
 
 fn passes(training: &Training) -> f64 {

@@ -3,7 +3,9 @@
 use super::limits::{self, bytes, float};
 use super::problem::{Problem, Problems};
 use super::{ContextMethod, Layer, Scenario, Task, Training, Values};
-use crate::base::mesh::Axis;
+use crate::base::mesh::{Axis, Mesh};
+use crate::base::model::{Model, Part};
+use crate::base::module::Module;
 use crate::base::saved::{self, SavedTensor};
 use crate::base::units::Bytes;
 use crate::program::plan::{Cell, Pass};
@@ -105,10 +107,11 @@ fn training_bytes(training: &Training, element: f64) -> f64 {
     let state = training.precision.bytes(training.optimizer.kind).iter().sum::<u64>() as f64;
     let replicas = float(training.mesh.size(Axis::Data) * training.mesh.size(Axis::Context));
     let homes = if training.is_two_way() { 2.0 } else { 1.0 };
-    let saved = saved_elements(training);
     let in_flight = float(in_flight(training));
+    let alone = saved_elements(&Training { mesh: Mesh::new(1, 1), ..training.clone() });
     parameters * (state * (replicas * homes + 1.0) + tensors * F64)
-        + saved * (limits::lanes(training) * in_flight * element + element + F64)
+        + saved_elements(training) * limits::lanes(training) * in_flight * element
+        + alone * (element + F64)
 }
 
 /// The most micro-batches that any stage holds at once.
@@ -129,16 +132,46 @@ fn in_flight(training: &Training) -> usize {
     chunks.div_ceil(training.size().chunks.max(1) as usize)
 }
 
-/// Elements that the backward pass of one micro-batch needs, over all stages. In floating point: sizes that nobody has checked yet
-/// may have a product that exceeds 64 bits.
+/// Elements that the backward pass of one micro-batch needs in a lane, over all stages. In floating point: sizes that nobody has checked
+/// yet may have a product that exceeds 64 bits.
 pub(super) fn saved_elements(training: &Training) -> f64 {
     // A token goes through the columns of all experts that it chooses, and each keeps a copy of it.
-    let model = &crate::base::model::Model { ffn: training.model.active_ffn(), ..training.model.clone() };
+    let (model, slices) = (&training.model, training.mesh.size(Axis::Context));
+    let own = Model { ffn: model.active_ffn(), sequence: model.sequence / slices, experts: None, ..model.clone() };
+    let (size, layers) = (training.batch.micro_batch_size, float(model.layers));
+    if slices * training.mesh.size(Axis::Tensor) > 1 {
+        let of_modules = |part| own.modules_of(part).map(|module| module_elements(training, &own, module)).sum::<f64>();
+        return layers * (of_modules(Part::Block(0)) + block_elements(training, &own)) + of_modules(Part::Head);
+    }
+    let block = sum(&saved::block_saved(&own, size)) + sum(&saved::block_deferred(&own, size));
+    layers * block + sum(&saved::head_saved(&own, size)) + sum(&saved::head_deferred(&own, size))
+}
+
+fn sum(tensors: &[SavedTensor]) -> f64 {
+    tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
+}
+
+/// Those of a module of which a rank has its part: what it saves, and what it makes. `own` is the model with the rank's tokens.
+fn module_elements(training: &Training, own: &Model, module: Module) -> f64 {
+    let split = training.split();
     let size = training.batch.micro_batch_size;
-    let sum = |tensors: Vec<SavedTensor>| -> f64 {
-        tensors.iter().map(|tensor| tensor.dims.iter().copied().map(float).product::<f64>()).sum()
+    let shared = if training.tensor_parallel.sequence_parallel { split.ranks } else { 1 };
+    let stream = [size, own.sequence / shared];
+    let all = if module.is_of_stream() { stream } else { [size, own.sequence] };
+    let made = all.into_iter().chain([split.width(own, module)]).map(float).product::<f64>();
+    let is_by_blocks = module == Module::Attention && training.mesh.size(Axis::Context) > 1;
+    let saved = if is_by_blocks { Vec::new() } else { saved::module_saved(own, size, split, &stream, module) };
+    made + sum(&saved) + sum(&saved::module_deferred(own, size, split, &stream, module))
+}
+
+/// Where attention goes by blocks it saves no scores, but the keys and values of others that are there at a time.
+fn block_elements(training: &Training, own: &Model) -> f64 {
+    let (slices, split) = (training.mesh.size(Axis::Context), training.split());
+    let others = match training.context_parallel.method {
+        _ if slices == 1 => 0,
+        ContextMethod::AllGather => slices - 1,
+        ContextMethod::Ring | ContextMethod::Ulysses => 1,
     };
-    let block = sum(saved::block_saved(model, size)) + sum(saved::block_deferred(model, size));
-    let head = sum(saved::head_saved(model, size)) + sum(saved::head_deferred(model, size));
-    float(model.layers) * block + head
+    let keys = [training.batch.micro_batch_size, own.sequence, 2 * split.kv_heads(own) * own.head_size()];
+    float(others) * keys.map(float).iter().product::<f64>()
 }

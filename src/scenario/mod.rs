@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::folding::Folding;
 use crate::base::hardware::Hardware;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::model::{Model, Part};
@@ -46,7 +47,7 @@ pub use crate::base::settings::{
     Strategy, Updates, Values, Wrap,
 };
 use crate::base::sharing::Sharing;
-use crate::base::{Bytes, Dtype};
+use crate::base::{Bytes, Dtype, Rank};
 use crate::program::plan::Plan;
 use crate::program::sheet::Sheet;
 use crate::program::tables::Padded;
@@ -100,10 +101,10 @@ pub struct Training {
     pub precision: Precision,
     /// How much data a step takes.
     pub batch: Batch,
-    /// The ranks that are followed; at least as many layers as stages.
+    /// All ranks; at least as many layers as stages.
     pub mesh: Mesh,
-    /// Each of them stands for so many data-parallel ranks, which do the same at the same time.
-    pub fold: usize,
+    /// Which of them do the same at the same time, and are followed as one.
+    pub folding: Folding,
     /// The data-parallel ranks that share out the experts of each layer; divides them, and 1 without experts.
     pub expert: usize,
     /// How ranks share the matrices of each layer.
@@ -462,11 +463,16 @@ impl Training {
         Bytes(elements as u64 * self.precision.parameter.size())
     }
 
-    /// Ranks that hold the same parameters and see different data: replicas, those that are folded each for itself, and within each those
-    /// that have slices of its sequences.
+    /// Ranks that hold the same parameters and see different data: replicas, and within each those that have slices of its sequences.
     #[must_use]
     pub fn data_ranks(&self) -> usize {
-        self.mesh.size(Axis::Data) * self.mesh.size(Axis::Context) * self.fold
+        self.mesh.size(Axis::Data) * self.mesh.size(Axis::Context)
+    }
+
+    /// The ranks that are followed, each by its number among those and its number among all.
+    pub fn followed(&self) -> impl Iterator<Item = (Rank, Rank)> + '_ {
+        let ranks = (0..self.mesh.ranks() / self.folding.size()).map(Rank::new);
+        ranks.map(|rank| (rank, self.folding.unfold(rank, 0)))
     }
 
     /// What the ranks share out, and among how many. Where there is but one, all strategies are the same.

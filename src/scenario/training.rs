@@ -8,6 +8,7 @@ use super::{
     Batch, Before, Numerics, Optimizer, OptimizerKind, Training, Values, context_parallel, expert_parallel, model, pipeline,
     sharding, tensor_parallel,
 };
+use crate::base::folding::Folding;
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::{grouped, shortened};
 
@@ -40,7 +41,7 @@ pub(super) fn read(written: &mut Written, numerics: Option<Numerics>) -> Option<
         precision: precision?,
         batch: batch?,
         mesh: mesh?,
-        fold: 1,
+        folding: Folding::default(),
         expert: expert?,
         tensor_parallel: tensor_parallel?,
         context_parallel: context_parallel?,

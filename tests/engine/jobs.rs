@@ -1,5 +1,6 @@
 //! Whole jobs of the size that papers report: what a rank keeps, from runs of shapes.
 
+use ranklab::base::mesh::Axis;
 use ranklab::base::model::Model;
 use ranklab::lab::Lab;
 use ranklab::observe::{Ledger, Metrics, Run as Observed};
@@ -31,8 +32,7 @@ fn parameters(model: &Model, layers: usize, tensor: usize) -> usize {
 fn check(name: &str, overrides: &[&str], ranks: usize, printed: &str, kept: (usize, usize)) -> Vec<u64> {
     let scenario = job(name, overrides);
     let Task::Train(training) = &scenario.task else { panic!("{name} is a training step") };
-    let [tensor, pipeline] =
-        [ranklab::base::mesh::Axis::Tensor, ranklab::base::mesh::Axis::Pipeline].map(|axis| training.mesh.size(axis));
+    let [tensor, pipeline] = [Axis::Tensor, Axis::Pipeline].map(|axis| training.mesh.size(axis));
     let data = training.data_ranks();
     assert_eq!(tensor * pipeline * data, ranks, "{name} {overrides:?}");
     let run = Lab::new().run(&scenario).expect("a run of shapes");
@@ -42,15 +42,16 @@ fn check(name: &str, overrides: &[&str], ranks: usize, printed: &str, kept: (usi
     assert_eq!(run.session.trace().outcome.name(), outcome, "{name} {overrides:?}");
     let observed = Observed::new(program, run.session.trace());
     let metrics = Metrics::new(&observed, &Ledger::new(&observed));
-    let state = |rank: usize| {
-        let state = metrics.ranks[rank].state;
+    let state = |stage: usize, place: usize| {
+        let rank = training.mesh.at(&[(Axis::Pipeline, stage), (Axis::Tensor, place)]);
+        let state = metrics.ranks[program.setting.folding.fold(rank).0.index()].state;
         (state.parameter + state.gradient + state.optimizer).0
     };
     for stage in 1..pipeline - 1 {
         let layers = training.pipeline.layers_per_stage[stage];
         let each = parameters(&training.model, layers, tensor);
         for place in 0..tensor {
-            let bytes = state(stage * tensor + place);
+            let bytes = state(stage, place);
             let closed = each * kept.0 + (each * kept.1).div_ceil(data);
             // Shards of a unit end with at most an element of zeros.
             let padding = bytes - closed as u64;
@@ -64,7 +65,7 @@ fn check(name: &str, overrides: &[&str], ranks: usize, printed: &str, kept: (usi
             assert_eq!(format!("{gigabytes:.digits$}"), printed, "{name} {overrides:?}");
         }
     }
-    (0..pipeline).map(|stage| state(stage * tensor)).collect()
+    (0..pipeline).map(|stage| state(stage, 0)).collect()
 }
 
 const WHOLE: (usize, usize) = (16, 0);
@@ -105,4 +106,11 @@ fn bloom_on_384_devices() {
 fn llama_405b_on_8192_and_16384_devices() {
     check("llama-405b-8192", &[], 8192, "0.797", SHARED);
     check("llama-405b-8192", &["parallel.data=128", "batch.micro_batches=16"], 16_384, "0.398", SHARED);
+}
+
+/// The third row: sequences of 131,072 tokens, 16 slices of each. Of the 16 data-parallel rows of a sequence's slices the state is cut in as
+/// many pieces as in the second row.
+#[test]
+fn llama_405b_with_long_sequences() {
+    check("llama-405b-long", &[], 16_384, "0.398", SHARED);
 }

@@ -126,7 +126,7 @@ impl Scene {
                 padded: None,
             },
             mesh: Mesh::new(self.replicas, p),
-            fold: 1,
+            folding: ranklab::base::folding::Folding::default(),
             expert: 1,
             data_parallel: DataParallel {
                 strategy: self.strategy,

@@ -194,11 +194,20 @@ fn mistakes_are_all_reported_with_their_lines() {
 
 #[test]
 fn folded_programs_print_and_parse() {
-    let text = "[parallel]\ndata = 6\npipeline = 2\n[numerics]\nvalues = \"shape\"\n[model]\nbytes_per_parameter = \"mixed-adam-20\"\n\
-                [data_parallel]\nstrategy = \"fsdp\"\nexpand = false\n[fsdp]\nshard_size = 3\n";
-    let scenario = scenario(text);
-    assert_eq!(compile::compile(&scenario).program.fold(), 6);
-    at_every_pass(&scenario).unwrap_or_else(|failure| panic!("{failure}"));
+    for (mesh, more, fold) in [
+        ("data = 6", "[fsdp]\nshard_size = 3\n", 6),
+        ("data = 6\ntensor = 4\norder = \"dp-tp-cp-pp\"", "[fsdp]\nshard_size = 3\n", 24),
+        ("data = 4\ncontext = 2\ntensor = 2", "[fsdp]\nshard_size = 4\n", 8),
+        ("data = 4\nexpert = 2\ntensor = 2", "[experts]\ncount = 4\n", 4),
+    ] {
+        let text = format!(
+            "[parallel]\npipeline = 2\n{mesh}\n[numerics]\nvalues = \"shape\"\n[model]\nbytes_per_parameter = \"mixed-adam-20\"\n\
+             layers = 2\nkv_heads = 2\n[batch]\nmicro_batches = 1\nsteps = 1\n[data_parallel]\nstrategy = \"fsdp\"\nexpand = false\n{more}"
+        );
+        let scenario = scenario(&text);
+        assert_eq!(compile::compile(&scenario).program.fold(), fold, "{text}");
+        at_every_pass(&scenario).unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }
 
 #[test]

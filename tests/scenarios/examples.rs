@@ -7,6 +7,7 @@ use ranklab::program::trouble::{Trouble, TroubleKind};
 use ranklab::scenario::{Collective, CollectiveKind, Scenario, Task, Training, Values};
 
 use super::toml_files;
+use crate::support::{metrics, run};
 
 fn parse(text: &str) -> Scenario {
     Scenario::parse("text.toml", text, &[]).unwrap_or_else(|problems| panic!("{problems}"))
@@ -223,4 +224,45 @@ fn operations_are_counted_within_a_factor_of_two() {
         check(&text);
     }
     assert!(wrong.borrow().is_empty(), "{}", wrong.borrow().join("\n"));
+}
+
+/// What a run of real values takes, and one device's in its type and in f64, has been counted before anything is allocated. Long sequences: a
+/// whole one's scores are larger than all else.
+#[test]
+fn memory_of_real_values_is_counted_within_a_factor_of_two() {
+    let model =
+        "model = { layers = 3, hidden = 32, heads = 4, kv_heads = 2, sequence = 256, vocab = 64 }\nbatch.micro_batches = 3\n";
+    let peaks = |parallel: &str| -> u64 {
+        let run = run(&format!("{model}numerics.values = 'shape'\n{parallel}"));
+        metrics(&run).ranks.iter().map(|rank| rank.peak_bytes.0).sum()
+    };
+    let alone = peaks("");
+    let mut wrong = Vec::new();
+    for parallel in [
+        "tensor = 1",
+        "tensor = 2",
+        "tensor = 4, sequence_parallel",
+        "data = 3",
+        "pipeline = 3",
+        "context = 4",
+        "context = 4, all-gather",
+        "context = 2, ulysses",
+        "context = 4, tensor = 2",
+        "context = 2, tensor = 2, data = 2, sequence_parallel",
+    ] {
+        let (axes, shares) = (parallel.replace(", sequence_parallel", ""), parallel.contains("sequence_parallel"));
+        let method = ["all-gather", "ulysses"].into_iter().find(|method| parallel.contains(method)).unwrap_or("ring");
+        let axes = axes.replace(&format!(", {method}"), "");
+        let text = format!(
+            "parallel = {{ {axes}, fold = false }}\ncontext_parallel.method = '{method}'\ntensor_parallel.sequence_parallel = {shares}\n"
+        );
+        let needed = parse(&format!("{model}{text}")).real_bytes().expect("real values").0;
+        // One device's in f64 takes twice as much as in f32.
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let ratio = needed as f64 / (peaks(&text) + 3 * alone) as f64;
+        if !(0.5..=2.0).contains(&ratio) {
+            wrong.push(format!("{ratio} of {parallel}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

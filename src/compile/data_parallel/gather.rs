@@ -27,9 +27,9 @@ pub(in crate::compile) fn run(build: &mut Build) {
     }
     let stream = program.communication_stream("dp.gather");
     let mut known = Known::new();
-    for rank in (0..training.mesh.ranks()).map(Rank::new) {
+    for (rank, whole) in training.followed() {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let seat = training.seat(rank);
+        let seat = training.seat(whole);
         let held = &build.held[rank.index()];
         let mut walk = Walk { program, known: &mut known, training, sharing, held, rank, seat, stream };
         let issued = walk.insert(&order);
@@ -204,11 +204,11 @@ impl Walk<'_> {
         let near = self.sharing.near(self.training).filter(|_| gather.from == Lies::Near);
         let (meeting, shard) = near.map_or((Meeting::Copy, copies.parameter), |ranks| (Meeting::Near(ranks), copies.near));
         let shards = near.unwrap_or(unit.shards);
-        let group = self.sharing.group(self.training, (self.rank, gather.place), meeting);
-        let id = *self.known.entry((group.ranks[0], number)).or_insert_with(|| {
+        let members = self.sharing.members(self.training, (self.rank, gather.place), meeting);
+        let id = *self.known.entry((members[0], number)).or_insert_with(|| {
             let dtype = self.training.precision.parameter;
             let padded = unit.elements(program).div_ceil(shards) * shards;
-            let group = program.group(group);
+            let group = program.group(self.sharing.group(self.training, (&members, gather.place), meeting));
             program.collective(Collective {
                 group,
                 kind: CollectiveKind::AllGather,

@@ -18,7 +18,7 @@ use crate::base::mesh::Axis;
 use crate::base::model::Part;
 use crate::base::sharing::Sharing as Row;
 use crate::base::{Bytes, Dtype, ParameterId, Rank};
-use crate::program::tables::{Fold, Group};
+use crate::program::tables::Group;
 use crate::program::{Program, Unit};
 use crate::scenario::{Reshard, Training};
 
@@ -40,10 +40,6 @@ pub(super) struct Sharing {
     pub units: Vec<Vec<Unit>>,
     /// Per seat, the numbers of its units in the program. Ranks that share out experts hold the same units but for their experts'.
     numbers: Vec<Vec<u32>>,
-    /// Per seat, how many of its units are not of experts: they come first.
-    dense: Vec<usize>,
-    /// Ranks that share out experts.
-    expert: usize,
     /// Per seat, the parameters of its stages, in order.
     pub parameters: Vec<Vec<ParameterId>>,
     /// Pipeline ranks that share a tied embedding and nothing else; empty where it stands with its head.
@@ -62,7 +58,7 @@ impl Sharing {
         let takes_tied = |stages: &[usize]| !parameters(training, slices, 0, stages, true).is_empty();
         let tied: Vec<usize> = (0..homes.of_row.len()).filter(|&row| takes_tied(&homes.of_row[row])).collect();
         let tied = if training.splits_embedding() { tied } else { Vec::new() };
-        let (mut units, mut dense, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut units, mut all) = (Vec::new(), Vec::new());
         for stages in &homes.of_row {
             for place in 0..training.places() {
                 let own = parameters(training, slices, place, stages, false);
@@ -81,9 +77,11 @@ impl Sharing {
                     }
                 };
                 let mut own_units = cut(false, shards);
-                dense.push(own_units.len());
                 let of_experts = if training.expert > 1 { cut(true, (shards / training.expert).max(1)) } else { Vec::new() };
-                own_units.extend(of_experts.into_iter().map(|unit| Unit { label: format!("experts.{}", unit.label), ..unit }));
+                own_units.extend(of_experts.into_iter().map(|unit| {
+                    let label = format!("experts.{}", unit.label);
+                    Unit { label, apart: training.expert, ..unit }
+                }));
                 units.push(own_units);
                 all.push(own);
             }
@@ -91,8 +89,8 @@ impl Sharing {
         // Who shares gradients has no room to wait for the next, but for stages.
         let waits = sums_once && (!row.gradients || training.accumulates_whole());
         let every_micro_batch = data > 1 && !waits;
-        let (numbers, expert) = (numbers(training, &units, &dense), training.expert);
-        Self { row, data, shards, every_micro_batch, units, numbers, dense, expert, parameters: all, tied, alike }
+        let numbers = numbers(training, &units);
+        Self { row, data, shards, every_micro_batch, units, numbers, parameters: all, tied, alike }
     }
 
     /// The number in the program of a seat's unit.
@@ -108,7 +106,7 @@ impl Sharing {
 
     /// Who shares a seat's unit: of experts only those replicas that have the same ones, every so many along the data axis.
     pub(super) fn replicas(&self, seat: usize, place: usize) -> Replicas {
-        let apart = if place < self.dense[seat] { 1 } else { self.expert };
+        let apart = self.units[seat][place].apart;
         Replicas { data: self.data / apart, shards: (self.shards / apart).max(1), apart }
     }
 
@@ -117,7 +115,7 @@ impl Sharing {
         self.row.optimizer && self.shards < self.data
     }
 
-    /// The place of the shard that `rank` keeps of its unit at `place`.
+    /// The place of the shard that `rank`, one of all, keeps of its unit at `place`.
     pub(super) fn place(&self, training: &Training, rank: Rank, place: usize) -> usize {
         let Replicas { shards, apart, .. } = self.replicas(training.seat(rank), place);
         training.data_place(rank) / apart % shards
@@ -131,34 +129,48 @@ impl Sharing {
         }
     }
 
-    /// The group in which `rank` meets others for its unit at `unit`. Folded ranks meet whom they stand for.
-    pub(super) fn group(&self, training: &Training, (rank, unit): (Rank, usize), meeting: Meeting) -> Group {
+    /// Those, among all ranks, whom `rank` meets for its unit at `unit`, itself among them.
+    pub(super) fn members(&self, training: &Training, (rank, unit): (Rank, usize), meeting: Meeting) -> Vec<Rank> {
+        let rank = training.folding.unfold(rank, 0);
         let rows = &self.alike[training.mesh.coordinate(rank, Axis::Pipeline)];
-        let first = training.mesh.with(rank, Axis::Pipeline, rows[0]);
-        let Replicas { data, shards, apart } = self.replicas(training.seat(first), unit);
+        let Replicas { data, shards, apart } = self.replicas(training.seat(rank), unit);
         let place = training.data_place(rank) / apart;
-        // Who has the same experts as others is told apart from whoever else has them.
-        let (of, seat) = if apart == 1 { ("", dense_seat(training, first)) } else { ("e", training.seat(first)) };
-        let (name, first, size, stride) = match meeting {
-            Meeting::Copy if self.is_hybrid() => {
-                (format!("{of}fsdp{}", (seat * data + place) / shards), place / shards * shards, shards, 1)
-            }
-            Meeting::Replicas => {
-                let first = place % shards;
-                (format!("{of}rep{}", seat * shards + first), first, data / shards, shards)
-            }
-            Meeting::Near(size) => (format!("{of}near{}", (seat * data + place) / size), place / size * size, size, 1),
-            Meeting::All | Meeting::Copy => (format!("{of}dp{seat}"), 0, data, 1),
+        let (first, size, stride) = match meeting {
+            Meeting::Copy if self.is_hybrid() => (place / shards * shards, shards, 1),
+            Meeting::Replicas => (place % shards, data / shards, shards),
+            Meeting::Near(size) => (place / size * size, size, 1),
+            Meeting::All | Meeting::Copy => (0, data, 1),
         };
-        if training.fold > 1 {
-            let stride = stride * training.mesh.stride(Axis::Data);
-            return Group { name, ranks: vec![rank], fold: Fold { size, stride } };
-        }
         let all = rows.iter().flat_map(|&row| training.data_group(training.mesh.with(rank, Axis::Pipeline, row)));
         let has_the_same = |other: &Rank| apart == 1 || training.expert_place(*other) == training.expert_place(rank);
-        let all = all.filter(has_the_same);
-        let ranks = all.skip(first).step_by(stride).take(size).collect();
-        Group { name, ranks, fold: Fold::default() }
+        all.filter(has_the_same).skip(first).step_by(stride).take(size).collect()
+    }
+
+    /// The group of these members, which meet for the first one's unit at `unit`.
+    pub(super) fn group(&self, training: &Training, (all, unit): (&[Rank], usize), meeting: Meeting) -> Group {
+        let Replicas { data, shards, apart } = self.replicas(training.seat(all[0]), unit);
+        // Who has the same experts as others is told apart from whoever else has them.
+        let of = if apart == 1 { "" } else { "e" };
+        let is_copy = meeting == Meeting::Copy && self.is_hybrid();
+        let kind = match meeting {
+            Meeting::Copy if is_copy => "fsdp",
+            Meeting::Replicas => "rep",
+            Meeting::Near(_) => "near",
+            Meeting::All | Meeting::Copy => "dp",
+        };
+        let number = |rank: Rank| {
+            let row = self.alike[training.mesh.coordinate(rank, Axis::Pipeline)][0];
+            let first = training.mesh.with(rank, Axis::Pipeline, row);
+            let seat = if apart == 1 { dense_seat(training, first) } else { training.seat(first) };
+            let place = training.data_place(rank) / apart;
+            match meeting {
+                Meeting::Copy if is_copy => (seat * data + place) / shards,
+                Meeting::Replicas => seat * shards + place % shards,
+                Meeting::Near(size) => (seat * data + place) / size,
+                Meeting::All | Meeting::Copy => seat,
+            }
+        };
+        Group::new(&training.folding, &format!("{of}{kind}"), Some(&number), all)
     }
 }
 
@@ -192,14 +204,15 @@ fn dense_seat(training: &Training, rank: Rank) -> usize {
     training.mesh.coordinate(rank, Axis::Pipeline) * tensor + training.mesh.coordinate(rank, Axis::Tensor)
 }
 
-/// Per seat, the numbers of its units: those that ranks with other experts share have one number.
-fn numbers(training: &Training, units: &[Vec<Unit>], dense: &[usize]) -> Vec<Vec<u32>> {
+/// Per seat, the numbers of its units: those that ranks with other experts share come first, and have one number.
+fn numbers(training: &Training, units: &[Vec<Unit>]) -> Vec<Vec<u32>> {
     let (places, tensor) = (training.places(), training.mesh.size(Axis::Tensor));
     let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(units.len());
     let mut next = 0..;
     for (seat, units) in units.iter().enumerate() {
         let place = seat % places;
-        let known = if place < tensor { Vec::new() } else { numbers[seat - place + place % tensor][..dense[seat]].to_vec() };
+        let dense = units.iter().take_while(|unit| unit.apart == 1).count();
+        let known = if place < tensor { Vec::new() } else { numbers[seat - place + place % tensor][..dense].to_vec() };
         let fresh = units.len() - known.len();
         numbers.push(known.into_iter().chain(next.by_ref().take(fresh)).collect());
     }
@@ -238,7 +251,7 @@ fn wrapped(training: &Training, slices: &Slices, (place, shards): (usize, usize)
             [only] => only.to_string(),
             [] => String::new(),
         };
-        Unit { label, parameters: own, shards }
+        Unit { label, parameters: own, shards, apart: 1 }
     };
     training.wrapped(stage).into_iter().map(unit).collect()
 }
@@ -256,6 +269,7 @@ fn bucketed(program: &Program, training: &Training, shards: usize, own: &[Parame
         label: format!("bucket{number}"),
         parameters: bucket.members.into_iter().map(|member| parameters[member]).collect(),
         shards,
+        apart: 1,
     };
     buckets.into_iter().enumerate().map(unit).collect()
 }

@@ -25,9 +25,9 @@ pub(in crate::compile) fn run(build: &mut Build) {
     let stream = program.communication_stream("dp");
     let early = trouble::sums_early(build.scenario, training);
     let mut meetings = Meetings { training, sharing, known: BTreeMap::new() };
-    for rank in (0..training.mesh.ranks()).map(Rank::new) {
+    for (rank, whole) in training.followed() {
         let order = std::mem::take(&mut program.order[rank.index()]);
-        let seat = training.seat(rank);
+        let seat = training.seat(whole);
         let mut walk = Walk { program, meetings: &mut meetings, held: &build.held[rank.index()], rank, seat, stream, early };
         let issued = walk.insert(&order);
         program.order[rank.index()] = issued;
@@ -229,8 +229,8 @@ impl Meetings<'_> {
     /// The collective in which `rank` meets others for a sum; the first of them to come makes it.
     fn collective(&mut self, program: &mut Program, (rank, seat): (Rank, usize), sum: &Sum, meeting: Meeting) -> CollectiveId {
         let Self { training, sharing, .. } = *self;
-        let group = sharing.group(training, (rank, sum.place), meeting);
-        *self.known.entry((group.ranks[0], sum.window, sum.place, meeting)).or_insert_with(|| {
+        let members = sharing.members(training, (rank, sum.place), meeting);
+        *self.known.entry((members[0], sum.window, sum.place, meeting)).or_insert_with(|| {
             let unit = &sharing.units[seat][sum.place];
             let (all, shard) = (unit.elements(program), unit.shard_elements(program));
             let padding = shard * unit.shards - all;
@@ -240,7 +240,7 @@ impl Meetings<'_> {
                 Meeting::Replicas | Meeting::Near(_) => (CollectiveKind::AllReduce, shard, padding, unit.shards),
             };
             let dtype = training.precision.gradient;
-            let group = program.group(group);
+            let group = program.group(sharing.group(training, (&members, sum.place), meeting));
             let (label, step) = (unit.label.clone(), sum.window.step);
             let (bytes, padding) = (bytes(elements, dtype), bytes(padding, dtype));
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards })

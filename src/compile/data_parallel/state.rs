@@ -68,7 +68,7 @@ impl Copies {
 
 /// Gives every rank its buffers.
 pub fn add(program: &mut Program, training: &Training, sharing: &Sharing) -> Vec<Held> {
-    let mut makers: Vec<Maker> = (0..training.mesh.ranks()).map(|rank| Maker::new(training, sharing, Rank::new(rank))).collect();
+    let mut makers: Vec<Maker> = training.followed().map(|ranks| Maker::new(training, sharing, ranks)).collect();
     makers.iter_mut().for_each(|maker| maker.lasting(program));
     makers.iter_mut().for_each(|maker| maker.passing(program));
     makers.into_iter().map(|maker| maker.held).collect()
@@ -79,20 +79,22 @@ struct Maker<'a> {
     training: &'a Training,
     sharing: &'a Sharing,
     rank: Rank,
+    /// Its number among all ranks.
+    whole: Rank,
     seat: usize,
     held: Held,
 }
 
 impl<'a> Maker<'a> {
-    fn new(training: &'a Training, sharing: &'a Sharing, rank: Rank) -> Self {
-        let seat = training.seat(rank);
+    fn new(training: &'a Training, sharing: &'a Sharing, (rank, whole): (Rank, Rank)) -> Self {
+        let seat = training.seat(whole);
         let parameters = &sharing.parameters[seat];
         let held = Held {
             parameters: parameters.clone(),
             whole: vec![Copies::default(); parameters.len()],
             shards: vec![Copies::default(); if sharing.row.optimizer { sharing.units[seat].len() } else { 0 }],
         };
-        Self { training, sharing, rank, seat, held }
+        Self { training, sharing, rank, whole, seat, held }
     }
 
     /// What is there between steps.
@@ -173,7 +175,7 @@ impl<'a> Maker<'a> {
 
     /// The numbers in names of the shard of the unit at `place`.
     fn shard(&self, place: usize) -> (u32, u32) {
-        let shard = u32::try_from(self.sharing.place(self.training, self.rank, place)).expect("a checked mesh");
+        let shard = u32::try_from(self.sharing.place(self.training, self.whole, place)).expect("a checked mesh");
         (self.sharing.number(self.seat, place), shard)
     }
 

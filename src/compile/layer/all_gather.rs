@@ -51,7 +51,7 @@ pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
 
 /// The slices whose keys the queries of `rank` see.
 fn sources(work: &Work, rank: usize) -> Vec<usize> {
-    (0..work.ranks()).filter(|&source| work.attention.pairs(rank, source) > 0).collect()
+    (0..work.ranks()).filter(|&source| work.pairs(rank, source) > 0).collect()
 }
 
 /// A tensor of all slices on `rank`.

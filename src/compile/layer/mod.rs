@@ -8,10 +8,10 @@ pub(super) mod ulysses;
 
 use std::collections::BTreeMap;
 
-use crate::base::context::{Attention, HeadShare};
+use crate::base::context::{Attention, HeadShare, Pairs};
 use crate::base::settings::{AttentionTensor, ContextMethod};
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, Rank};
-use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Fold, Group, Layout, TensorPart};
+use crate::program::tables::{COMPUTE, Collective, CollectiveKind, Group, Layout, TensorPart};
 use crate::program::{Kernel, KernelCost, Name, OpKind, Origin, PassName, Program, Role};
 use crate::scenario::Task;
 
@@ -23,7 +23,7 @@ const BACKWARD_PRODUCTS: [u64; 2] = [5, 2];
 /// Makes all ops of the layer.
 pub(super) fn run(build: &mut Build) {
     let Task::Layer(layer) = &build.scenario.task else { return };
-    let mut stock = Stock::default();
+    let mut stock = Stock::new(Some(&layer.attention));
     let mut work = Work {
         program: &mut build.program,
         stock: &mut stock,
@@ -55,12 +55,22 @@ pub(super) struct Work<'program> {
     pub share: HeadShare,
 }
 
-/// What several attentions of a program share: buffers by rank and name, and the lines of rings by their first rank.
+/// What several attentions of a program share: what their masks leave, buffers by rank and name, and the lines of rings by their first rank.
 #[derive(Default)]
 pub(super) struct Stock {
+    pairs: Pairs,
+    grain: u64,
     buffers: BTreeMap<(Rank, Name), BufferId>,
     lines: BTreeMap<(Rank, &'static str, usize), ring::Line>,
     collectives: BTreeMap<Meeting, CollectiveId>,
+}
+
+impl Stock {
+    /// That of a program whose attentions are all like this one.
+    pub fn new(attention: Option<&Attention>) -> Self {
+        let pairs = attention.map_or_else(Pairs::default, Attention::all_pairs);
+        Self { pairs, grain: attention.map_or(1, Attention::grain), ..Self::default() }
+    }
 }
 
 /// Where ranks meet: the first of them, for what, in whose attention and in which pass.
@@ -82,6 +92,11 @@ const ORIGIN: Origin = Origin { slot: None, step: 0, pass: PassName::Lower };
 impl Work<'_> {
     fn ranks(&self) -> usize {
         self.attention.slices
+    }
+
+    /// Pairs of a query of one slice and a key of another that are not masked.
+    fn pairs(&self, queries: usize, source: usize) -> u64 {
+        self.stock.pairs.of(queries, source)
     }
 
     /// Makes the buffers that are there from the start.
@@ -129,8 +144,10 @@ impl Work<'_> {
 
     /// A collective of all ranks, on so many tensors of a slice each.
     fn collective(&mut self, kind: CollectiveKind, label: &str, bytes: Bytes) -> CollectiveId {
-        let name = if self.of.is_none() { "cp".to_owned() } else { format!("cp{}", self.ranks[0].0) };
-        let group = self.program.group(Group { name, ranks: self.ranks.clone(), fold: Fold::default() });
+        // Inside a training step such groups are known by their first ranks.
+        let number: Option<&dyn Fn(Rank) -> usize> = if self.of.is_none() { None } else { Some(&Rank::index) };
+        let all: Vec<Rank> = self.ranks.iter().map(|&rank| self.program.unfolded(rank, 0)).collect();
+        let group = self.program.group(Group::new(&self.program.setting.folding, "cp", number, &all));
         let (dtype, step) = (self.program.setting.dtype, self.origin.step);
         let label = self.of.map_or_else(|| label.to_owned(), |(layer, _)| format!("{label} blocks.{layer}.attn"));
         self.program.collective(Collective { group, kind, label, step, bytes, dtype, padding: Bytes::ZERO, shards: 1 })
@@ -160,8 +177,8 @@ impl Work<'_> {
 
     /// What a kernel costs on the block of two slices.
     fn cost(&self, kernel: Kernel, [times, of]: [u64; 2], operands: &[BufferId], (rank, source): (usize, usize)) -> KernelCost {
-        let (attention, grain) = (&self.attention, self.attention.grain());
-        let pairs = attention.pairs(rank, source);
+        let (attention, grain) = (&self.attention, self.stock.grain);
+        let pairs = self.pairs(rank, source);
         let parts = if self.share == HeadShare::All { 1 } else { attention.slices as u64 };
         let number = |grains: u64| u32::try_from(grains).expect("a checked length of a sequence");
         KernelCost {
@@ -176,7 +193,7 @@ impl Work<'_> {
 
     /// Attention on `rank` of the queries of one slice to the keys of `source`, if they see any of them. `is_first` begins the state.
     fn attend(&mut self, rank: usize, (queries, source): (usize, usize), is_first: bool) {
-        if self.attention.pairs(queries, source) == 0 {
+        if self.pairs(queries, source) == 0 {
             return;
         }
         let [q, state] = [AttentionTensor::Query, AttentionTensor::State].map(|tensor| self.buffer(rank, tensor, queries));
@@ -197,7 +214,7 @@ impl Work<'_> {
     fn attend_backward(&mut self, rank: usize, block: Backward, [is_first, begins_keys]: [bool; 2]) {
         use AttentionTensor::{KeyValue, Output, OutputGradient, Query, QueryGradient};
         let Backward { queries, source, gradient: (gradient, of) } = block;
-        if self.attention.pairs(queries, source) == 0 {
+        if self.pairs(queries, source) == 0 {
             return;
         }
         let [q, out, d_out, dq] = [Query, Output, OutputGradient, QueryGradient].map(|tensor| self.buffer(rank, tensor, queries));
@@ -215,7 +232,7 @@ impl Work<'_> {
     }
     /// Adds the gradients of a block's keys to those of a slice that are on `rank`, if there is such a block.
     fn add_part(&mut self, rank: usize, (queries, source): (usize, usize), slice: usize) {
-        if self.attention.pairs(queries, source) == 0 {
+        if self.pairs(queries, source) == 0 {
             return;
         }
         let sum = self.buffer(rank, AttentionTensor::KeyValueGradient, slice);

@@ -54,7 +54,7 @@ pub(in crate::compile) fn backward(work: &mut Work, rank: usize) {
 /// All blocks that the mask leaves something of, queries by queries.
 fn blocks(work: &Work) -> Vec<(usize, usize)> {
     let all = (0..work.ranks()).flat_map(|queries| (0..work.ranks()).map(move |source| (queries, source)));
-    all.filter(|&(queries, source)| work.attention.pairs(queries, source) > 0).collect()
+    all.filter(|&(queries, source)| work.pairs(queries, source) > 0).collect()
 }
 
 /// Whether the block at `place` is the first of its queries.

@@ -8,8 +8,9 @@ use crate::base::split::Seam;
 use crate::base::{BufferId, Bytes, CollectiveId, Rank};
 use crate::compile::lower::{Site, Walk};
 use crate::compile::stages::PartTables;
-use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
+use crate::program::tables::{Collective, CollectiveKind, Group};
 use crate::program::{Flow, OpKind};
+use crate::scenario::Training;
 
 use super::layouts::payload;
 use super::{group_number, shares_tokens};
@@ -27,12 +28,12 @@ pub(in crate::compile) struct Meeting {
 
 /// Ranks that meet.
 pub(in crate::compile) struct Circle {
-    /// Who they are.
-    pub ranks: Vec<Rank>,
-    /// The name of their group.
-    pub name: String,
-    /// The stream on which they meet.
-    pub stream: &'static str,
+    /// Who they are, among all ranks.
+    pub all: Vec<Rank>,
+    /// Their kind of group, which has a stream of its own.
+    pub kind: &'static str,
+    /// The number of a rank's group.
+    pub number: fn(&Training, Rank) -> usize,
     /// The micro-batch, by a number that all of them know.
     pub micro_batch: u32,
 }
@@ -151,9 +152,8 @@ impl Walk<'_> {
         kind: CollectiveKind,
         (read, written): (BufferId, BufferId),
     ) {
-        let ranks = self.training.mesh.group(site.rank, Axis::Tensor);
-        let name = format!("tp{}", group_number(self.training, site.rank));
-        let circle = Circle { ranks, name, stream: "tp", micro_batch: site.global };
+        let all = self.training.mesh.group(self.training.folding.unfold(site.rank, 0), Axis::Tensor);
+        let circle = Circle { all, kind: "tp", number: group_number, micro_batch: site.global };
         let bytes = payload(self.program, read, written);
         self.meet_in(circle, (site, part, at), (kind, bytes), (read, written));
     }
@@ -161,25 +161,28 @@ impl Walk<'_> {
     /// Meets the ranks of `circle`, if there are others; so many bytes are moved.
     pub(in crate::compile) fn meet_in(
         &mut self,
-        Circle { ranks, name, stream, micro_batch }: Circle,
+        Circle { all, kind: of, number, micro_batch }: Circle,
         (site, part, (module, way)): (Site, &PartTables, (Module, Way)),
         (kind, bytes): (CollectiveKind, Bytes),
         (read, written): (BufferId, BufferId),
     ) {
-        if ranks.len() == 1 {
+        if all.len() == 1 {
             return;
         }
         let module = part.module(module).part;
-        let meeting = Meeting { first: ranks[0], micro_batch, module, way, kind: kind as usize };
-        let (program, step) = (&mut *self.program, site.origin.step);
+        let meeting = Meeting { first: all[0], micro_batch, module, way, kind: kind as usize };
+        let (program, training, step) = (&mut *self.program, self.training, site.origin.step);
         let layout = program.buffers[read.index()].layout;
         let dtype = program.layouts[layout.index()].parts.first().map_or(self.training.precision.parameter, |part| part.dtype);
         let collective: CollectiveId = *self.meetings.entry(meeting).or_insert_with(|| {
-            let group = program.group(Group { name, ranks, fold: Fold::default() });
+            let group = *self
+                .groups
+                .entry((of, all[0]))
+                .or_insert_with(|| program.group(Group::new(&training.folding, of, Some(&|rank| number(training, rank)), &all)));
             let (label, padding) = (module.to_string(), Bytes::ZERO);
             program.collective(Collective { group, kind, label, step, bytes, dtype, padding, shards: 1 })
         });
-        let stream = program.communication_stream(stream);
+        let stream = program.communication_stream(of);
         program.append((site.rank, stream), OpKind::Collective(collective), (&[read], &[written]), site.origin);
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn stretches(training: &Training) -> u64 {
     if shares_tokens(training) { training.mesh.size(Axis::Tensor) as u64 } else { 1 }
 }
 
-/// The number of the group of ranks that share tensors with `rank`: by stage, then by replica, those that are folded each for itself.
+/// The number of the group of ranks that share tensors with `rank`, one of all: by stage, then by replica.
 fn group_number(training: &Training, rank: Rank) -> usize {
     let mesh = &training.mesh;
     let replica = mesh.coordinate(rank, Axis::Data) * mesh.size(Axis::Context) + mesh.coordinate(rank, Axis::Context);

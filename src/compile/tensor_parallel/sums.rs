@@ -12,7 +12,7 @@ use crate::base::module::Module;
 use crate::base::{BufferId, Bytes, CollectiveId, OpId, ParameterId, Rank};
 use crate::compile::Build;
 use crate::compile::slices::Slices;
-use crate::program::tables::{Collective, CollectiveKind, Fold, Group};
+use crate::program::tables::{Collective, CollectiveKind, Group};
 use crate::program::{OpKind, Origin, PassName, Program};
 use crate::scenario::Training;
 
@@ -21,9 +21,9 @@ pub(in crate::compile) fn run(build: &mut Build) {
     let Some(training) = build.training() else { return };
     let (program, Some(sharing), Some(slices)) = (&mut build.program, &build.sharing, &build.slices) else { return };
     let mut known = BTreeMap::new();
-    for rank in (0..training.mesh.ranks()).map(Rank::new) {
-        let parameters = &sharing.parameters[training.seat(rank)];
-        let sets = sets(program, training, slices, rank, parameters, |parameter| build.held[rank.index()].target(parameter));
+    for (rank, whole) in training.followed() {
+        let parameters = &sharing.parameters[training.seat(whole)];
+        let sets = sets(program, training, slices, whole, parameters, |parameter| build.held[rank.index()].target(parameter));
         if sets.is_empty() {
             continue;
         }
@@ -34,7 +34,7 @@ pub(in crate::compile) fn run(build: &mut Build) {
     }
 }
 
-/// Gradients of a layer that the same ranks add up.
+/// Gradients of a layer that the same ranks, numbers among all, add up.
 struct Set {
     part: Part,
     ranks: Vec<Rank>,
@@ -44,7 +44,7 @@ struct Set {
 /// When: behind the last micro-batch of a step, or behind each.
 type Window = (u32, u32);
 
-/// The sets that `rank` takes part in.
+/// The sets that `rank`, one of all, takes part in.
 fn sets(
     program: &Program,
     training: &Training,
@@ -114,10 +114,11 @@ impl Walk<'_> {
         let (program, dtype) = (&mut *self.program, self.training.precision.gradient);
         let collective = *self.known.entry((ranks.clone(), window, *part)).or_insert_with(|| {
             let bytes: Bytes = gradients.iter().map(|&gradient| program.bytes(gradient)).sum();
-            let (all, number) = (self.training.mesh.size(Axis::Tensor), super::group_number(self.training, ranks[0]));
-            let first = self.training.mesh.coordinate(ranks[0], Axis::Tensor);
-            let name = if ranks.len() == all { format!("tp{number}") } else { format!("kv{first}tp{number}") };
-            let group = program.group(Group { name, ranks: ranks.clone(), fold: Fold::default() });
+            let (training, all) = (self.training, self.training.mesh.size(Axis::Tensor));
+            let place = |rank| training.mesh.coordinate(rank, Axis::Tensor);
+            let number = |rank| (super::group_number(training, rank) * all + place(rank)) / ranks.len();
+            let kind = if ranks.len() == all { "tp" } else { "kv" };
+            let group = program.group(Group::new(&training.folding, kind, Some(&number), ranks));
             let (kind, label, padding) = (CollectiveKind::AllReduce, format!("{part} gradients"), Bytes::ZERO);
             program.collective(Collective { group, kind, label, step: window.0, bytes, dtype, padding, shards: 1 })
         });

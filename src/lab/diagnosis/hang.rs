@@ -83,7 +83,7 @@ fn out_of_order(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> 
 /// Who is to blame for what is never issued.
 fn never_issued(program: &Program, edge: &WaitEdge, awaited: Awaited, graph: &WaitGraph) -> Vec<Diagnosis> {
     let Awaited::Part(collective) = awaited else { return vec![missing(program, edge.on_rank, edge, awaited, graph)] };
-    let members = &program.groups[program.collectives[collective.index()].group.index()].ranks;
+    let members = &program.group_of(collective).ranks;
     let (issuers, absent): (Vec<Rank>, Vec<Rank>) = members.iter().partition(|&&rank| issues(program, rank, collective));
     let step = program.op(edge.op).origin.step;
     let has_reason = |&rank: &Rank| left_out(program, rank, awaited).is_some() || is_idle_in(program, rank, step);

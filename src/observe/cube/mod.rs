@@ -104,8 +104,7 @@ impl Cube {
     #[must_use]
     pub fn of(scenario: &Scenario) -> Option<Self> {
         let Task::Train(training) = &scenario.task else { return None };
-        let mesh = training.mesh.sized(Axis::Data, training.mesh.size(Axis::Data) * training.fold);
-        Some(Self { mesh, ranks_per_node: scenario.hardware.ranks_per_node, experts: training.expert })
+        Some(Self { mesh: training.mesh, ranks_per_node: scenario.hardware.ranks_per_node, experts: training.expert })
     }
 
     /// Whether a rank has several groups.
@@ -159,7 +158,7 @@ impl Cube {
     pub fn parties(&self, run: &Run, rank: Rank) -> Vec<Party> {
         let mut parties: Vec<Party> =
             self.axes().into_iter().map(|axis| self.party((vec![axis], false), self.mesh.group(rank, axis))).collect();
-        let (own, folded) = followed(run, rank);
+        let (own, folded) = run.program.setting.folding.fold(rank);
         let mut met = BTreeMap::new();
         for &op in &run.program.order[own.index()] {
             if run.of_step(op, 0)
@@ -173,7 +172,7 @@ impl Cube {
             }
         }
         for (meeting, met) in met {
-            let ranks = members(run, meeting, (own, folded));
+            let ranks = members(run, meeting, (rank, folded));
             let axes = self.apart(&ranks);
             if axes.is_empty() {
                 continue;
@@ -206,13 +205,6 @@ impl Cube {
     }
 }
 
-/// The rank that was followed for `rank`, and which of those that it stands for this one is.
-fn followed(run: &Run, rank: Rank) -> (Rank, usize) {
-    let (fold, stride) = (run.program.setting.fold.ranks, run.program.setting.fold.stride);
-    let (block, within) = (rank.index() / (stride * fold), rank.index() % (stride * fold));
-    (Rank::new(block * stride + within % stride), within / stride)
-}
-
 /// What was sent in a meeting.
 #[derive(Default)]
 struct Met {
@@ -238,20 +230,11 @@ fn meeting(run: &Run, op: OpId) -> Option<Meeting> {
     }
 }
 
-/// Who meets, each by itself: of those that a member stands for the `folded`-th, or all where they meet, too.
-fn members(run: &Run, meeting: Meeting, (own, folded): (Rank, usize)) -> Vec<Rank> {
-    let unfold = |rank: Rank, folded: usize| Rank::new(run.program.unfolded(rank, folded));
+/// Who meets `rank`, each by itself, where it is the `folded`-th that its follower stands for.
+fn members(run: &Run, meeting: Meeting, (rank, folded): (Rank, usize)) -> Vec<Rank> {
     match meeting {
-        Meeting::With(other) => [own, other].map(|rank| unfold(rank, folded)).to_vec(),
-        Meeting::Collective(id) => {
-            let group = &run.program.groups[run.program.collectives[id.index()].group.index()];
-            let (size, stride) = (group.fold.size, (group.fold.stride / run.program.setting.fold.stride).max(1));
-            let first = if size == 1 { folded } else { folded / (size * stride) * (size * stride) + folded % stride };
-            let of = |&rank: &Rank| (0..size).map(move |place| unfold(rank, first + place * stride));
-            let mut ranks: Vec<Rank> = group.ranks.iter().flat_map(of).collect();
-            ranks.sort_unstable();
-            ranks
-        }
+        Meeting::With(other) => vec![rank, run.program.unfolded(other, folded)],
+        Meeting::Collective(id) => run.program.group_of(id).members(&run.program.setting.folding, rank),
     }
 }
 

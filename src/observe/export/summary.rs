@@ -9,6 +9,7 @@ use crate::observe::metrics::{Metrics, RankMetrics};
 use crate::observe::mixture::Mixture;
 use crate::observe::report::{Diagnosis, Given, Repair, SilentSwap, Tokens, Verdict, VerdictKind};
 use crate::observe::routes::Routes;
+use crate::observe::traffic::CollectiveStats;
 use crate::observe::volume::{self, Flops, Utilization};
 use crate::observe::{Run, why};
 use crate::program::head::head;
@@ -27,7 +28,7 @@ pub fn summary(run: &Run, metrics: &Metrics, given: &Given) -> String {
     let events = counted(run.trace.events.len(), "event");
     lines.push(("outcome", format!("{outcome}; {ranks}, {events}, modelled clock ({} costs)", given.costs)));
     lines.extend(times(run, metrics));
-    lines.extend(traffic(metrics));
+    lines.extend(traffic(run, metrics));
     lines.extend(volume(run, metrics));
     lines.extend(utilization(run, metrics, given));
     lines.extend(tokens(given));
@@ -74,12 +75,15 @@ fn times(run: &Run, metrics: &Metrics) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn traffic(metrics: &Metrics) -> Option<(&'static str, String)> {
+/// What all ranks move, those that are folded each for itself.
+fn traffic(run: &Run, metrics: &Metrics) -> Option<(&'static str, String)> {
+    let fold = run.program.fold();
     let messages: u64 = metrics.wires.iter().map(|wire| wire.messages).sum();
-    let messages = usize::try_from(messages).unwrap_or(usize::MAX);
-    let bytes: Bytes = metrics.wires.iter().map(|wire| wire.bytes).sum();
-    let wires = counted(metrics.wires.len(), "wire");
-    let collectives = match metrics.collectives.len() {
+    let messages = usize::try_from(messages).unwrap_or(usize::MAX).saturating_mul(fold);
+    let bytes = metrics.wires.iter().map(|wire| wire.bytes).sum::<Bytes>() * fold as u64;
+    let wires = counted(metrics.wires.len() * fold, "wire");
+    let groups = |stats: &CollectiveStats| run.program.group_of(stats.collective).alike();
+    let collectives = match metrics.collectives.iter().map(groups).sum() {
         0 => String::new(),
         number => format!("; {}", counted(number, "collective")),
     };

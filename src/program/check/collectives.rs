@@ -64,7 +64,7 @@ impl Meeting {
 
 /// Whether `rank` is in the group. Ranks mostly come in the order of the group, so that the `next`-th member is the likely one.
 fn is_member(program: &Program, collective: CollectiveId, next: usize, rank: Rank) -> bool {
-    let ranks = &program.groups[program.collectives[collective.index()].group.index()].ranks;
+    let ranks = &program.group_of(collective).ranks;
     ranks.get(next) == Some(&rank) || ranks.contains(&rank)
 }
 

@@ -3,7 +3,8 @@
 use crate::base::Rank;
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
-use crate::base::mesh::Line;
+use crate::base::folding::Folding;
+use crate::base::mesh::{Line, place_on};
 use crate::base::mixture::Groups;
 use crate::base::model::{Model, Segment};
 use crate::base::settings::{Dtype, FeedForwardSplit, Optimizer};
@@ -44,18 +45,20 @@ pub struct Setting {
     pub seed: u64,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// The ranks that share a layer's tensors.
+    /// The ranks that share a layer's tensors. Lines are of all ranks, those that are folded each for itself.
     pub tensor: Line,
     /// How they cut the feed-forward's matrices.
     pub feed_forward: FeedForwardSplit,
     /// The ranks that have slices of every sequence; which is told by `attention`.
     pub context: Line,
+    /// Replicas.
+    pub data: Line,
     /// As a fault, all of those that share tensors start with the first one's slices.
     pub same_seed: bool,
     /// As a fault, each of them adds the bias that belongs behind their sum.
     pub bias_before_sum: bool,
-    /// The ranks that each rank stands for, which do the same at the same time: how many, and how far apart they are.
-    pub fold: Line,
+    /// Which ranks do the same at the same time, and are followed as one.
+    pub folding: Folding,
 }
 
 impl Setting {
@@ -80,6 +83,13 @@ impl Setting {
         let all: u32 = sizes.iter().sum();
         let weight = f64::from(size) * sizes.len() as f64 / f64::from(all);
         (size as usize, if self.mean_of_means { 1.0 } else { weight })
+    }
+
+    /// The place of `rank`, one of all, among those that hold the same parameters and see different data: replicas, and within each those that
+    /// have slices of its sequences.
+    #[must_use]
+    pub fn data_place(&self, rank: Rank) -> usize {
+        place_on([self.data, self.context], rank)
     }
 
     /// The number of the first sequence of a micro-batch of the run.

@@ -5,6 +5,8 @@ use std::fmt;
 use super::words::{Problem, Read, Words, numbered, real, whole};
 use crate::base::context::Attention;
 use crate::base::experts::Experts;
+use crate::base::folding::Folding;
+use crate::base::mesh::Line;
 use crate::base::mixture::{Groups, Mixture};
 use crate::base::model::{Activation, Bias, Model, Norm, Positions};
 use crate::base::settings::FeedForwardSplit;
@@ -40,6 +42,18 @@ macro_rules! field {
 macro_rules! size_field {
     ($name:literal, $($place:ident).+) => {
         field!($name, $($place).+, size, "a whole number from 1 to 1048576")
+    };
+}
+
+/// Ranks along a line at `$place`; printed if there are several.
+macro_rules! line_field {
+    ($name:literal, $place:ident) => {
+        Field {
+            name: $name,
+            show: |setting| (setting.$place.ranks > 1).then(|| show_line(setting.$place)),
+            read: |setting, text| read_line(text).map(|line| setting.$place = line),
+            allowed: "a number of ranks up to 65536, and x how far apart they are where they are no neighbours",
+        }
     };
 }
 
@@ -99,35 +113,14 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "a whole number",
     },
     field!("seed", seed, whole, "a whole number"),
-    Field {
-        name: "tensor",
-        show: |setting| (setting.tensor.ranks > 1).then(|| setting.tensor.ranks.to_string()),
-        read: |setting, text| some_ranks(text).map(|ranks| setting.tensor.ranks = ranks),
-        allowed: "a whole number from 1 to 65536",
-    },
-    Field {
-        name: "tensor-stride",
-        show: |setting| (setting.tensor.stride > 1).then(|| setting.tensor.stride.to_string()),
-        read: |setting, text| some_ranks(text).map(|stride| setting.tensor.stride = stride),
-        allowed: "a whole number from 1 to 65536",
-    },
+    line_field!("tensor", tensor),
+    line_field!("context", context),
+    line_field!("data", data),
     Field {
         name: "split",
         show: |setting| (setting.feed_forward != FeedForwardSplit::ColRow).then(|| setting.feed_forward.to_string()),
         read: |setting, text| FeedForwardSplit::find(text).map(|split| setting.feed_forward = split),
         allowed: "col-row, row-col or col-col",
-    },
-    Field {
-        name: "context",
-        show: |setting| (setting.context.ranks > 1).then(|| setting.context.ranks.to_string()),
-        read: |setting, text| some_ranks(text).map(|ranks| setting.context.ranks = ranks),
-        allowed: "a whole number from 1 to 65536",
-    },
-    Field {
-        name: "context-stride",
-        show: |setting| (setting.context.stride > 1).then(|| setting.context.stride.to_string()),
-        read: |setting, text| some_ranks(text).map(|stride| setting.context.stride = stride),
-        allowed: "a whole number from 1 to 65536",
     },
     flag_field!("same-seed", same_seed),
     flag_field!("bias-before-sum", bias_before_sum),
@@ -144,20 +137,35 @@ pub(super) const SETTING: &[Field<Setting>] = &[
         allowed: "first/each/ranks/place/tokens/weighted, such as 0/2/4/1/16/false",
     },
     Field {
-        name: "others",
-        show: |setting| (setting.fold.ranks > 1).then(|| (setting.fold.ranks - 1).to_string()),
-        read: |setting, text| {
-            whole(text).filter(|others| *others <= 1 << 16).map(|others: usize| setting.fold.ranks = others + 1)
+        name: "folded",
+        show: |setting| {
+            let lines: Vec<String> = setting.folding.lines().iter().map(|&line| show_line(line)).collect();
+            (!lines.is_empty()).then(|| lines.join(","))
         },
-        allowed: "a whole number up to 65536",
-    },
-    Field {
-        name: "others-stride",
-        show: |setting| (setting.fold.stride > 1).then(|| setting.fold.stride.to_string()),
-        read: |setting, text| some_ranks(text).map(|stride| setting.fold.stride = stride),
-        allowed: "a whole number from 1 to 65536",
+        read: |setting, text| {
+            let lines = text.split(',').map(read_line).collect::<Option<Vec<Line>>>();
+            lines.filter(|lines| is_small(lines)).map(|lines| setting.folding = Folding::new(lines))
+        },
+        allowed: "lines between commas, such as 8x1,64x128, of at most 65536 ranks together",
     },
 ];
+
+/// So many ranks and how far apart they are, which is left out for neighbours.
+pub(super) fn show_line(line: Line) -> String {
+    let Line { ranks, stride } = line;
+    if stride == 1 { ranks.to_string() } else { format!("{ranks}x{stride}") }
+}
+
+pub(super) fn read_line(text: &str) -> Option<Line> {
+    let (ranks, stride) = text.split_once('x').unwrap_or((text, "1"));
+    let line = Line { ranks: some_ranks(ranks)?, stride: some_ranks(stride)? };
+    (line.ranks * line.stride <= MOST_RANKS).then_some(line)
+}
+
+/// Whether numbers of ranks that are folded along `lines` stay small.
+fn is_small(lines: &[Line]) -> bool {
+    lines.iter().try_fold(1_usize, |all, line| all.checked_mul(line.ranks)).is_some_and(|all| all <= MOST_RANKS)
+}
 
 fn show_padded(padded: Padded) -> String {
     let Padded { first, each, ranks, place, tokens, weighted } = padded;
@@ -420,6 +428,9 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
-fn some_ranks(text: &str) -> Option<usize> {
-    whole(text).filter(|ranks| (1..=1 << 16).contains(ranks))
+pub(super) fn some_ranks(text: &str) -> Option<usize> {
+    whole(text).filter(|ranks| (1..=MOST_RANKS).contains(ranks))
 }
+
+/// The most ranks of a program, those that are folded each for itself.
+pub(super) const MOST_RANKS: usize = 1 << 16;

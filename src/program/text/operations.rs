@@ -7,7 +7,7 @@ use crate::base::{BufferId, Bytes, ChannelId, CollectiveId, Dtype, KernelId, Ran
 use crate::program::name::Name;
 use crate::program::op::{KernelCost, OpKind, Origin, PassName};
 use crate::program::plan::{Pass, Slot};
-use crate::program::tables::{Channel, Collective, CollectiveKind, Fold, Group, Layout, Program};
+use crate::program::tables::{Channel, Collective, CollectiveKind, Group, Layout, Program};
 
 /// An op as written.
 pub(super) struct Line {
@@ -141,7 +141,7 @@ impl Reader {
             Some(id) => id,
             None if self.is_open("collectives") && id.is_none() => {
                 let ranks = (0..self.program.ranks()).map(Rank::new).collect();
-                let group = self.program.group(Group { name: "world".to_owned(), ranks, fold: Fold::default() });
+                let group = self.program.group(Group::of("world", ranks));
                 let payload = if kind == CollectiveKind::AllGather { &writes } else { &reads };
                 let bytes = payload.iter().map(|&buffer| self.program.bytes(buffer)).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
                 let (dtype, padding) = (self.program.setting.dtype, Bytes::ZERO);

@@ -62,9 +62,16 @@ fn print_setting(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 }
 
 fn read_setting(program: &mut Program, words: &mut Words) -> Read<()> {
+    let ranks = program.ranks();
     let setting = &mut program.setting;
     match words.one_of("setting", &["run", "optimizer", "model", "mixture", "attention", "experts"])? {
-        "run" => fields::read(words, setting, SETTING, false),
+        "run" => {
+            fields::read(words, setting, SETTING, false)?;
+            match ranks.checked_mul(setting.folding.size()) {
+                Some(all) if all <= fields::MOST_RANKS => Ok(()),
+                _ => Err(Problem::new("folded", format!("makes {ranks} ranks more than {}", fields::MOST_RANKS))),
+            }
+        }
         "optimizer" => fields::read(words, &mut setting.optimizer, OPTIMIZER, false),
         "mixture" => {
             let mut experts = NO_MIXTURE;
@@ -169,9 +176,11 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
             [first, second] => write!(f, " {first} {second}"),
             _ => write!(f, " {}..{}", run[0], run[run.len() - 1]),
         })?;
-        let Fold { size, stride } = group.fold;
-        if size > 1 {
-            write!(f, "  each {size} stride {stride}")?;
+        for Fold { line, apart } in &group.folds {
+            write!(f, "  each {}", fields::show_line(*line))?;
+            if let Some(apart) = apart {
+                write!(f, " apart {apart}")?;
+            }
         }
         writeln!(f)?;
     }
@@ -181,15 +190,11 @@ fn print_groups(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "g", program.groups.len())?;
     let name = words.any("name of a group")?;
-    let (mut ranks, mut fold) = (Vec::new(), Fold::default());
+    let (mut ranks, mut folds) = (Vec::new(), Vec::new());
     while !words.is_empty() {
         if words.eat("each") {
-            let number = |text: &str| whole(text).filter(|number| (1..=1 << 16).contains(number));
-            fold.size = words.expect("number of ranks, 1 to 65536", number)?;
-            words.expect("`stride`", |text| (text == "stride").then_some(()))?;
-            fold.stride = words.expect("distance of ranks, 1 to 65536", number)?;
-            words.end()?;
-            break;
+            folds.push(read_fold(words)?);
+            continue;
         }
         if let Some((first, last)) = words.take(|text| text.split_once("..").and_then(|(a, b)| Some((rank(a)?, rank(b)?)))) {
             let last = in_range(program, last)?;
@@ -201,8 +206,23 @@ fn read_group(program: &mut Program, words: &mut Words) -> Read<()> {
             return Err(Problem::new(name, format!("has more members than there are ranks, {}", program.ranks())));
         }
     }
-    program.groups.push(Group { name, ranks, fold });
+    let folded = folds.iter().try_fold(1_usize, |all, fold| all.checked_mul(fold.line.ranks));
+    if !folds.is_empty() && folded != Some(program.fold()) {
+        return Err(Problem::new(name, format!("does not say of {} ranks whether they meet", program.fold())));
+    }
+    program.groups.push(Group { name, ranks, folds });
     Ok(())
+}
+
+/// Whom a member stands for along a line, and how far apart the numbers of their groups are if they do not meet.
+fn read_fold(words: &mut Words) -> Read<Fold> {
+    let line = words.expect("number of ranks, and x how far apart they are", fields::read_line)?;
+    let apart = if words.eat("apart") {
+        Some(words.expect("distance of numbers, up to 65536", |text| whole(text).filter(|apart| *apart <= 1 << 16))?)
+    } else {
+        None
+    };
+    Ok(Fold { line, apart })
 }
 
 fn print_collectives(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
@@ -322,6 +342,9 @@ fn read_parameter(program: &mut Program, words: &mut Words) -> Read<()> {
 fn print_units(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
     for (index, unit) in program.units.iter().enumerate() {
         write!(f, "  u{index}  {}  {} shards ", word(&unit.label), unit.shards)?;
+        if unit.apart > 1 {
+            write!(f, " apart {} ", unit.apart)?;
+        }
         let next = |parameter: ParameterId| parameter.0.checked_add(1).map(ParameterId);
         super::runs(&unit.parameters, next).try_for_each(|run| match run {
             [first, .., last] if run.len() > 2 => write!(f, " {first}..{last}"),
@@ -335,9 +358,9 @@ fn print_units(program: &Program, f: &mut Formatter<'_>) -> fmt::Result {
 fn read_unit(program: &mut Program, words: &mut Words) -> Read<()> {
     id(words, "u", program.units.len())?;
     let label = words.any("label")?;
-    let shards =
-        words.expect("number of shards, 1 to 65536", |text| whole(text).filter(|shards| (1..=1 << 16).contains(shards)))?;
+    let shards = words.expect("number of shards, 1 to 65536", fields::some_ranks)?;
     words.expect("`shards`", |text| (text == "shards").then_some(()))?;
+    let apart = if words.eat("apart") { words.expect("distance of ranks, 1 to 65536", fields::some_ranks)? } else { 1 };
     let known = program.parameters.len();
     let mut parameters = Vec::new();
     while !words.is_empty() {
@@ -351,7 +374,7 @@ fn read_unit(program: &mut Program, words: &mut Words) -> Read<()> {
         }
         parameters.extend((first.0..=last.0).map(ParameterId));
     }
-    program.units.push(Unit { label, parameters, shards });
+    program.units.push(Unit { label, parameters, shards, apart });
     Ok(())
 }
 
