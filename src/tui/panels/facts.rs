@@ -1,6 +1,7 @@
 //! What is known of a run at a glance: facts for the title line, a sentence for the message line.
 
 use crate::base::units::short_number;
+use crate::base::words::counted;
 use crate::observe::{Report, VerdictKind};
 use crate::program::trace::Outcome;
 use crate::tui::data::RunData;
@@ -50,8 +51,13 @@ fn step_time(data: &RunData, of: &str) -> String {
     }
 }
 
-fn ranks(data: &RunData) -> String {
-    if data.ranks() == 1 { "1 rank".to_owned() } else { format!("{} ranks", data.ranks()) }
+/// How many ranks there are, and how many are followed where one stands for several.
+#[must_use]
+pub fn ranks(data: &RunData) -> String {
+    let followed = data.ranks();
+    let all = followed * data.program().setting.folding.size();
+    let text = counted(all as u64, "rank");
+    if followed == all { text } else { format!("{text}, {followed} followed") }
 }
 
 /// The outcome if it is a bad one, otherwise the verdict.

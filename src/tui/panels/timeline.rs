@@ -3,6 +3,7 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::facts;
 use crate::base::units::{Clock, Ticks, short_number};
 use crate::observe::Kind;
 use crate::observe::kind;
@@ -129,7 +130,7 @@ pub fn no_run(model: &Model) -> &'static str {
 fn title(data: &RunData, shown: usize, level: Level, window: &Window) -> String {
     let lanes = if shown < data.rows.len() { format!("{shown} of {} lanes", data.rows.len()) } else { String::new() };
     let scale = window.scale_text(data.clock());
-    let parts = [format!("{} ranks", data.ranks()), lanes, level.name().to_owned(), scale];
+    let parts = [facts::ranks(data), lanes, level.name().to_owned(), scale];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     format!("Timeline  {}", parts.join("  "))
 }
