@@ -281,7 +281,8 @@ fn what_ranks_hold_and_move_has_a_closed_form() {
         for ([data, context, _], mesh) in
             meshes(&[(2, 1, 1), (2, 1, 2), (4, 1, 2), (3, 1, 3), (8, 1, 2), (1, 2, 2), (2, 2, 2), (1, 4, 2), (2, 2, 4)])
         {
-            let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\nexpand = false\n");
+            let rest = format!("[data_parallel]\nstrategy = \"{strategy}\"\nexpand = false\n[numerics]\nvalues = \"shape\"\n");
+            let mesh = format!("{mesh}\nfold = false");
             let model = GPT.replace("layers = 4", "layers = 2").replace("vocab = 31", "vocab = 32");
             let model = model.replace("sequence = 7", "sequence = 8");
             let text = step(&model, &mesh, "count = 12", &rest).replace("sgd\"", "adamw\"");
