@@ -30,9 +30,9 @@ fn ranks_that_share_out_experts_equal_one_device() {
     for (data, expert) in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 2), (5, 5), (8, 8)] {
         let count = expert * if expert < 4 { 4 } else { 1 };
         let mesh = format!("data = {data}\nexpert = {expert}");
-        for (model, experts) in
-            [(GPT, "top_k = 2\nskew = 1.0"), (LLAMA, "top_k = 1"), (GPT, "top_k = 3\ncapacity_factor = 1.0\nskew = 0.7")]
-        {
+        let ways = [(GPT, "top_k = 3\ncapacity_factor = 1.0\nskew = 0.7"), (GPT, "top_k = 2\nskew = 1.0"), (LLAMA, "top_k = 1")];
+        // The largest take as long as all others.
+        for (model, experts) in ways.into_iter().take(if data < 8 { 3 } else { 1 }) {
             let text = step(model, &mesh, &format!("count = {count}\n{experts}"), "");
             sound(&text, if data == 1 { &["equal"] } else { CLOSE });
         }
