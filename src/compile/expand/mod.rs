@@ -66,7 +66,7 @@ fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
 
 /// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of others a few on average.
 fn room(program: &Program, algorithm: AllReduce) -> usize {
-    let members = |id: CollectiveId| program.groups[program.collectives[id.index()].group.index()].ranks.len();
+    let members = |id: CollectiveId| program.group_of(id).ranks.len();
     let each = |id| if algorithm == AllReduce::Ring { 4 * members(id) } else { 4 };
     program.all().filter_map(|op| moving(program, op)).map(each).sum()
 }
@@ -102,7 +102,7 @@ impl<'a> Member<'a> {
     fn new(program: &'a mut Program, channels: &'a mut Channels, op: OpId, collective: CollectiveId) -> Self {
         let view = program.op(op);
         let origin = Origin { pass: PassName::Expand, ..view.origin };
-        let ranks = program.groups[program.collectives[collective.index()].group.index()].ranks.clone();
+        let ranks = program.group_of(collective).ranks.clone();
         let place = ranks.iter().position(|&rank| rank == view.rank).expect("an op of a collective stands on a member");
         Self {
             program,
