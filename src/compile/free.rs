@@ -3,10 +3,19 @@
 //! A buffer that is written without being read starts a new life there: gathered parameters come and go many times. "Last" is by issue
 //! order. Where ops of other streams use the buffer too, synchronise lets this op wait for them.
 
-use crate::base::{BufferId, Rank};
+use crate::base::{BufferId, OpId};
 use crate::program::Buffer;
 
 use super::Build;
+
+/// Whether a buffer is needed behind the op at work.
+#[derive(Clone, Copy, PartialEq)]
+enum Needed {
+    No,
+    Yes,
+    /// To the end: it is never freed.
+    Always,
+}
 
 /// Marks the last use of every life of every buffer that the rank does not own between steps; results stay.
 pub(super) fn run(build: &mut Build) {
@@ -14,28 +23,30 @@ pub(super) fn run(build: &mut Build) {
     if program.lasting() == program.buffers.len() {
         return;
     }
-    // Backwards, a buffer is needed from its last use to the write that makes it. What stays is never freed.
-    let stays: Vec<bool> = program.buffers.iter().map(Buffer::stays).collect();
-    let mut needed = stays.clone();
-    let mut last_uses: Vec<BufferId> = Vec::new();
-    for rank in (0..program.ranks()).map(Rank::new) {
-        let order = std::mem::take(&mut program.order[rank.index()]);
-        for &op in order.iter().rev() {
+    // Backwards, a buffer is needed from its last use to the write that makes it.
+    let at_the_end = |buffer: &Buffer| if buffer.stays() { Needed::Always } else { Needed::No };
+    let mut needed: Vec<Needed> = program.buffers.iter().map(at_the_end).collect();
+    let mut last_uses: Vec<(OpId, BufferId)> = Vec::new();
+    for rank in 0..program.ranks() {
+        for &op in program.order[rank].iter().rev() {
             let entry = program.entry(op);
             let (reads, writes) = (entry.passing_reads(), entry.passing_writes());
             for &buffer in reads {
-                if !std::mem::replace(&mut needed[buffer.index()], true) {
-                    last_uses.push(buffer);
+                let needed = &mut needed[buffer.index()];
+                if *needed == Needed::No {
+                    *needed = Needed::Yes;
+                    last_uses.push((op, buffer));
                 }
             }
             for &buffer in writes {
-                if !needed[buffer.index()] {
-                    last_uses.push(buffer);
+                let needed = &mut needed[buffer.index()];
+                match *needed {
+                    Needed::No => last_uses.push((op, buffer)),
+                    Needed::Yes if !reads.contains(&buffer) => *needed = Needed::No,
+                    Needed::Yes | Needed::Always => {}
                 }
-                needed[buffer.index()] = stays[buffer.index()] || reads.contains(&buffer);
             }
-            last_uses.drain(..).for_each(|buffer| program.free(op, buffer));
         }
-        program.order[rank.index()] = order;
+        last_uses.drain(..).for_each(|(op, buffer)| program.free(op, buffer));
     }
 }

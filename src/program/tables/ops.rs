@@ -82,10 +82,22 @@ impl Ops {
 
     fn operands(&mut self, Operands { reads, writes, lasting }: Operands) -> Place {
         let start = self.operands.len();
-        self.operands.extend_from_slice(reads);
-        self.operands.extend_from_slice(writes);
-        let bounds = [start, start + reads.len(), start + reads.len() + writes.len()].map(place);
-        Place { bounds, state: [reads, writes].map(|list| state(list, lasting)) }
+        let read = self.list(reads, lasting);
+        let middle = self.operands.len();
+        let written = self.list(writes, lasting);
+        Place { bounds: [start, middle, self.operands.len()].map(place), state: [read, written] }
+    }
+
+    /// Appends a list of operands. How much of it is state, counted from its end: fewer than there are does no harm.
+    fn list(&mut self, list: &[BufferId], lasting: u32) -> u16 {
+        let mut passing = 0;
+        self.operands.extend((1..).zip(list).map(|(length, &buffer)| {
+            if buffer.0 >= lasting {
+                passing = length;
+            }
+            buffer
+        }));
+        u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
     }
 
     #[inline]
@@ -160,6 +172,14 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn writes(self) -> &'a [BufferId] {
         let [_, start, end] = self.row.operands.bounds;
+        &self.ops.operands[start as usize..end as usize]
+    }
+
+    /// The buffers that it reads, then those that it writes.
+    #[must_use]
+    #[inline]
+    pub fn operands(self) -> &'a [BufferId] {
+        let [start, _, end] = self.row.operands.bounds;
         &self.ops.operands[start as usize..end as usize]
     }
 
@@ -256,12 +276,6 @@ impl Chain {
         }
         self.first = link(id as usize + 1);
     }
-}
-
-/// How much of `list` is state, counted from its end. Fewer than there are does no harm.
-fn state(list: &[BufferId], lasting: u32) -> u16 {
-    let passing = list.iter().rposition(|buffer| buffer.0 >= lasting).map_or(0, |last| last + 1);
-    u16::try_from(list.len() - passing).unwrap_or(u16::MAX)
 }
 
 fn link(place: usize) -> Link {
