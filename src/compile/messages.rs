@@ -51,8 +51,8 @@ pub(super) fn run(build: &mut Build) {
 
 /// Which buffers travel, and their copies on the ranks that read them. A buffer goes to one rank.
 pub(super) struct Copies {
-    /// Per buffer of the program before this pass: its copy.
-    of: Vec<Option<BufferId>>,
+    /// Per buffer of the program before this pass: who reads it, and the copy there.
+    of: Vec<Option<(Rank, BufferId)>>,
     /// Per copy, in the order of their ids.
     messages: Vec<Message>,
     /// Per receiver, its few senders.
@@ -61,7 +61,6 @@ pub(super) struct Copies {
 
 /// A buffer that a message fills.
 struct Message {
-    source: BufferId,
     from: Rank,
     /// The op that reads it first.
     reader: OpId,
@@ -83,19 +82,16 @@ impl Copies {
     fn new(program: &mut Program) -> Self {
         let lines = (0..program.ranks()).map(|_| Vec::new()).collect();
         let mut copies = Self { of: vec![None; program.buffers.len()], messages: Vec::new(), lines };
-        // Per buffer, when it is written: later places stand for later ops of its rank.
-        let mut written = vec![0_u32; program.buffers.len()];
         for rank in (0..program.ranks()).map(Rank::new) {
             let order = std::mem::take(&mut program.order[rank.index()]);
-            for (place, &op) in (0..).zip(&order) {
-                program.passing_writes(op).iter().for_each(|buffer| written[buffer.index()] = place);
+            for &op in &order {
                 while let Some((operand, source)) = remote(program, op, rank) {
                     program.passing_reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
                 }
             }
             program.order[rank.index()] = order;
         }
-        copies.line_up(program, &written);
+        copies.line_up(program);
         copies
     }
 
@@ -103,30 +99,30 @@ impl Copies {
         let buffer = &mut program.buffers[source.index()];
         buffer.role = Role::Message;
         let Buffer { rank: from, name, layout, .. } = *buffer;
-        *self.of[source.index()].get_or_insert_with(|| {
-            self.messages.push(Message { source, from, reader, received: false });
-            program.buffer(to, name, Role::Message, layout)
-        })
+        let (_, copy) = *self.of[source.index()].get_or_insert_with(|| {
+            self.messages.push(Message { from, reader, received: false });
+            (to, program.buffer(to, name, Role::Message, layout))
+        });
+        copy
     }
 
-    /// Notes in which order the copies of every edge are sent: mostly in the order in which they are read.
-    fn line_up(&mut self, program: &Program, written: &[u32]) {
-        let before = self.of.len();
-        for (copy, message) in (before..).map(BufferId::new).zip(&self.messages) {
-            let lines = &mut self.lines[program.buffers[copy.index()].rank.index()];
-            match lines.iter_mut().find(|line| line.from == message.from) {
-                Some(line) => line.copies.push(copy),
-                None => lines.push(Line { from: message.from, copies: vec![copy], received: 0 }),
+    /// Notes in which order the copies of every edge are sent: as their sources are written.
+    fn line_up(&mut self, program: &Program) {
+        for (from, order) in (0..).map(Rank).zip(&program.order) {
+            for source in order.iter().flat_map(|&op| program.passing_writes(op)) {
+                let Some((to, copy)) = self.reader(*source) else { continue };
+                let lines = &mut self.lines[to.index()];
+                match lines.iter_mut().find(|line| line.from == from) {
+                    Some(line) => line.copies.push(copy),
+                    None => lines.push(Line { from, copies: vec![copy], received: 0 }),
+                }
             }
         }
-        let sent = |copy: &BufferId| written[self.messages[copy.index() - before].source.index()];
-        self.lines.iter_mut().flatten().for_each(|line| line.copies.sort_by_key(sent));
     }
 
     /// The rank that `source` travels to, and its copy there, if it travels.
-    pub fn reader(&self, program: &Program, source: BufferId) -> Option<(Rank, BufferId)> {
-        let copy = (*self.of.get(source.index())?)?;
-        Some((program.buffers[copy.index()].rank, copy))
+    pub fn reader(&self, source: BufferId) -> Option<(Rank, BufferId)> {
+        *self.of.get(source.index())?
     }
 
     /// Who sends `buffer`, if a message fills it.
@@ -184,7 +180,9 @@ fn with_messages(
         before = slot.iter().rev().copied().find(|&op| program.stream_of(op) == COMPUTE).or(before);
         for &op in slot {
             for &source in program.passing_writes(op) {
-                travelling.extend(copies.reader(program, source).map(|(to, _)| (to, source, op)));
+                if let Some((to, _)) = copies.reader(source) {
+                    travelling.push((to, source, op));
+                }
             }
         }
         for (to, source, writer) in travelling.drain(..) {

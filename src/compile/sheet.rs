@@ -63,7 +63,7 @@ fn ends(program: &Program, copies: &Copies, order: &[OpId]) -> Ends {
             copies.sender(local).into_iter().for_each(|from| note(End::Recv, from, local));
         }
         for &source in view.writes {
-            copies.reader(program, source).into_iter().for_each(|(to, _)| note(End::Send, to, source));
+            copies.reader(source).into_iter().for_each(|(to, _)| note(End::Send, to, source));
         }
     }
     ends

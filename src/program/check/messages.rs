@@ -27,10 +27,11 @@ fn ends(program: &Program, partners: &Partners, id: ChannelId, channel: Channel)
 /// What is wrong with a send and the receive that it meets.
 fn meet(program: &Program, send: OpId, receive: OpId) -> Option<Finding> {
     let carried = |end: OpId| program.carried(end).iter().map(|buffer| &program.buffers[buffer.index()]);
-    let is_like = carried(send).map(|buffer| buffer.layout).eq(carried(receive).map(|buffer| buffer.layout));
-    if is_like && carried(send).map(|buffer| buffer.name).eq(carried(receive).map(|buffer| buffer.name)) {
+    let alike = |buffer: &Buffer| (buffer.layout, buffer.name);
+    if carried(send).map(alike).eq(carried(receive).map(alike)) {
         return None;
     }
+    let is_like = carried(send).map(|buffer| buffer.layout).eq(carried(receive).map(|buffer| buffer.layout));
     let sizes = if is_like {
         ": equal shapes, other data, and nothing would notice".to_owned()
     } else {

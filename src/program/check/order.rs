@@ -141,9 +141,10 @@ impl<'a> Walk<'a> {
     /// Sets the clock for an op: behind the op before it on its stream, and behind all that it waits for.
     fn tick(&mut self, (op, entry): (OpId, Entry), place: Place, before: Place) {
         self.now = self.clocks.len();
-        for part in 0..self.clocks_of_op {
-            let clock = if before == 0 { Clock::default() } else { self.clocks[self.clock(before) + part] };
-            self.clocks.push(clock);
+        if before == 0 {
+            self.clocks.extend(std::iter::repeat_n(Clock::default(), self.clocks_of_op));
+        } else {
+            self.clocks.extend_from_within(self.clock(before));
         }
         for on in entry.waits() {
             let waited = self.places[on.index()];
@@ -151,9 +152,10 @@ impl<'a> Walk<'a> {
                 self.bad_wait(op, on);
                 continue;
             }
-            for part in 0..self.clocks_of_op {
-                let then = self.clocks[self.clock(waited) + part];
-                self.clocks[self.now + part].iter_mut().zip(then).for_each(|(now, then)| *now = then.max(*now));
+            let then = self.clock(waited);
+            let (earlier, now) = self.clocks.split_at_mut(self.now);
+            for (now, then) in now.iter_mut().zip(&earlier[then]) {
+                now.iter_mut().zip(then).for_each(|(now, then)| *now = *then.max(now));
             }
         }
         let (part, lane) = part_and_lane(self.stream.0);
@@ -162,9 +164,10 @@ impl<'a> Walk<'a> {
         self.stream_of.push(self.stream.0);
     }
 
-    /// Where the clock of the op at `place` starts.
-    fn clock(&self, place: Place) -> usize {
-        (place as usize - 1) * self.clocks_of_op
+    /// Where the clocks of the op at `place` stand.
+    fn clock(&self, place: Place) -> Range<usize> {
+        let start = (place as usize - 1) * self.clocks_of_op;
+        start..start + self.clocks_of_op
     }
 
     /// How far the clock of the op at work knows `stream` to be.
