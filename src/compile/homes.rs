@@ -30,13 +30,13 @@ impl Homes {
         let mut of_stage: Vec<Vec<usize>> = vec![Vec::new(); stages];
         let mut rows = vec![0; stages * micro_batches];
         for (row, cells) in plan.rows.iter().enumerate() {
-            for slot in cells.iter().flat_map(|cell| cell.slots()) {
+            cells.iter().flat_map(|cell| cell.slots()).for_each(|slot| {
                 let homes = &mut of_stage[slot.stage as usize];
                 if !homes.contains(&row) {
                     homes.push(row);
                 }
                 rows[slot.stage as usize * micro_batches + slot.micro_batch as usize] = row;
-            }
+            });
         }
         let mut of_row = vec![Vec::new(); plan.rows.len()];
         for (stage, homes) in of_stage.iter().enumerate() {

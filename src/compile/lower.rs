@@ -67,19 +67,23 @@ pub(super) fn run(build: &mut Build) {
     build.slices = Some(slices);
 }
 
-/// Room for what is to come, roughly: a part has three ops for each micro-batch, which name its parameters four times, and up to six buffers;
-/// between two stages two messages go, each with two ends and a copy.
+/// Room for what is to come, roughly. For each micro-batch a part has three ops, which name its parameters four times, and up to six buffers;
+/// both ends load tokens, and between two stages two messages go, each with two ends and a copy. For each step a part is averaged and updated,
+/// and a rank clears its gradients and meets the others.
 fn make_room(program: &mut Program, training: &Training, stages: &Stages) {
-    let lanes = training.followed().count() / training.mesh.size(Axis::Pipeline);
-    let micro_batches = (training.pieces() * training.batch.steps) as usize * lanes;
+    let ranks = training.followed().count();
+    let steps = training.batch.steps as usize;
+    let lanes = ranks / training.mesh.size(Axis::Pipeline);
+    let micro_batches = training.pieces() as usize * steps * lanes;
     let whole = |part: &PartTables| part.modules.is_empty();
     let parts =
         || stages.parts.iter().flatten().flat_map(|part| part.modules.iter().chain(Some(part).filter(|part| whole(part))));
     let messages = 2 * (stages.parts.len() - 1);
-    let ops = 3 * parts().count() + 2 * messages;
+    let ops = 3 * parts().count() + 2 + 2 * messages;
     let operands: usize = parts().map(|part| 4 * part.weights[0].len() + 10).sum::<usize>() + 2 * messages;
     let buffers = 6 * parts().count() + messages;
-    program.reserve(micro_batches * ops, micro_batches * operands, micro_batches * buffers);
+    let at_the_end = 2 * (parts().count() * lanes + ranks) * steps;
+    program.reserve(micro_batches * ops + at_the_end, micro_batches * operands, micro_batches * buffers);
 }
 
 /// The plan once, of one lane: a step, or all steps where the pipeline is never drained.
@@ -165,8 +169,9 @@ impl Flow {
         Self { places, micro_batches, table: vec![None; tables * places * micro_batches] }
     }
 
-    fn entry(&mut self, what: Flows, place: u32, micro_batch: usize) -> &mut Option<BufferId> {
-        &mut self.table[(what.number() * self.places + place as usize) * self.micro_batches + micro_batch]
+    /// Where the buffer stands in the table.
+    fn index(&self, what: Flows, place: u32, micro_batch: usize) -> usize {
+        (what.number() * self.places + place as usize) * self.micro_batches + micro_batch
     }
 }
 
@@ -372,10 +377,17 @@ impl Walk<'_> {
     }
 
     /// The buffer of what flows, which is made when it is named first.
+    #[inline]
     pub fn buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
-        if let Some(known) = *self.flow.entry(what, place, site.local) {
-            return known;
-        }
+        let index = self.flow.index(what, place, site.local);
+        self.flow.table[index].unwrap_or_else(|| {
+            let buffer = self.new_buffer(site, what, place, part);
+            self.flow.table[index] = Some(buffer);
+            buffer
+        })
+    }
+
+    fn new_buffer(&mut self, site: Site, what: Flows, place: u32, part: &PartTables) -> BufferId {
         let (stages, m, tables) = (self.stages, site.global, &part.pieces[site.kind]);
         let (name, role, layout) = match what {
             Flows::Tokens => (Name::Tokens(m), Role::Activation, stages.tokens[site.kind]),
@@ -399,8 +411,6 @@ impl Walk<'_> {
             _ => part.place as usize,
         };
         let home = self.homes.of(stages.stage_of_place[owner], site.local);
-        let buffer = self.program.buffer(self.ranks[home.row], name, role, layout);
-        *self.flow.entry(what, place, site.local) = Some(buffer);
-        buffer
+        self.program.buffer(self.ranks[home.row], name, role, layout)
     }
 }

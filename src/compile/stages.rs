@@ -194,7 +194,8 @@ fn piece_tables(
             backward_weight: kernel(Kernel::BackwardWeight(part)),
         }
     };
-    let (alone, overlapped) = (passes(false), passes(overlaps));
+    let alone = passes(false);
+    let overlapped = if overlaps { passes(true) } else { alone };
     let key_values = [piece.size, piece.segment.before(model), 2 * model.kv_heads * model.head_size()];
     PieceTables {
         saved: program.layout(bundle(saved_of(training, piece, part), dtype)),

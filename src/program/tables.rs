@@ -91,12 +91,12 @@ pub struct Layout {
 /// One tensor of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorPart {
-    /// Its name inside the value; empty when it is the only one.
-    pub name: String,
     /// Its type.
     pub dtype: Dtype,
     /// Its shape.
     pub dims: Vec<usize>,
+    /// Its name inside the value; empty when it is the only one. Fields are compared in their order, and names are what mostly is equal.
+    pub name: String,
 }
 
 impl TensorPart {

@@ -131,7 +131,7 @@ impl Work<'_> {
         let is_wide = |name: &str| self.of.is_some() && (tensor == AttentionTensor::State || name == "lse");
         let part = |(name, dims): (&str, Vec<usize>)| {
             let dtype = if is_wide(name) { dtype.widened() } else { dtype };
-            TensorPart { name: name.to_owned(), dtype, dims }
+            TensorPart { dtype, dims, name: name.to_owned() }
         };
         let layout = Layout { parts: self.attention.parts(tensor, share).into_iter().map(part).collect() };
         let layout = self.program.layout(layout);

@@ -37,7 +37,7 @@ pub(super) fn read_layout(words: &mut Words) -> Read<Layout> {
     while parts.is_empty() || !words.is_empty() {
         let name = if words.peek().is_none() && !words.is_empty() { words.any("name")? } else { String::new() };
         let (dtype, dims) = words.expect("tensor such as f32[1,32,64]", tensor)?;
-        parts.push(TensorPart { name, dtype, dims });
+        parts.push(TensorPart { dtype, dims, name });
     }
     let elements: usize = parts.iter().map(|part| part.dims.iter().product::<usize>()).fold(0, usize::saturating_add);
     if elements > MOST_ELEMENTS {
