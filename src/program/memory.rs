@@ -26,15 +26,18 @@ struct Changes {
     /// Per op, where its pieces stand.
     of: Vec<Change>,
     /// What ops take and give back, op by op in issue order.
-    pieces: Vec<(Role, Bytes)>,
+    pieces: Vec<Piece>,
 }
+
+/// Memory for one purpose.
+type Piece = (Role, Bytes);
 
 /// Where an op's pieces stand: first what it takes, then what it gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Change {
     first: u32,
-    takes: u32,
-    gives: u32,
+    middle: u32,
+    end: u32,
 }
 
 /// What one rank holds.
@@ -81,6 +84,7 @@ impl Memory {
     }
 
     /// `op` starts: memory for what it writes. Whether it took any.
+    #[inline]
     pub fn start(&mut self, program: &Program, op: OpId) -> bool {
         let takes = self.changes.takes(op);
         if !takes.is_empty() {
@@ -90,6 +94,7 @@ impl Memory {
     }
 
     /// `op` ends: its last uses give their memory back.
+    #[inline]
     pub fn end(&mut self, program: &Program, op: OpId) {
         let gives = self.changes.gives(op);
         if !gives.is_empty() {
@@ -99,7 +104,7 @@ impl Memory {
 }
 
 impl Holding {
-    fn take(&mut self, pieces: &[(Role, Bytes)]) {
+    fn take(&mut self, pieces: &[Piece]) {
         for &(role, bytes) in pieces {
             self.total += bytes;
             self.by_role[role as usize] += bytes;
@@ -109,7 +114,7 @@ impl Holding {
         }
     }
 
-    fn give(&mut self, pieces: &[(Role, Bytes)]) {
+    fn give(&mut self, pieces: &[Piece]) {
         for &(role, bytes) in pieces {
             self.total -= bytes;
             self.by_role[role as usize] -= bytes;
@@ -121,53 +126,55 @@ impl Changes {
     /// Walks every rank's list: an op takes what it writes and nothing holds yet, and gives back what it frees.
     fn new(program: &Program, bytes: &[Bytes]) -> Self {
         let mut changes = Self { of: Vec::new(), pieces: Vec::new() };
-        if program.lasting() == program.buffers.len() {
+        let passing = program.buffers.len() - program.lasting();
+        if passing == 0 {
             return changes;
         }
         changes.of = vec![Change::default(); program.ops()];
+        // Most buffers that come and go do so once.
+        changes.pieces.reserve(2 * passing);
         let mut live: Vec<bool> = program.buffers.iter().map(Buffer::lives_from_start).collect();
-        for op in program.all() {
-            let entry = program.entry(op);
-            let first = changes.pieces.len();
-            for &buffer in entry.passing_writes() {
-                if !std::mem::replace(&mut live[buffer.index()], true) {
-                    changes.piece(first, program, buffer, bytes);
-                }
-            }
-            let middle = changes.pieces.len();
-            for buffer in entry.frees() {
-                if std::mem::replace(&mut live[buffer.index()], false) {
-                    changes.piece(middle, program, buffer, bytes);
-                }
-            }
-            let end = changes.pieces.len();
-            if first == end {
-                continue;
-            }
-            let [first, takes, gives] =
-                [first, middle - first, end - middle].map(|n| u32::try_from(n).expect("fewer than 2^32 buffers"));
-            changes.of[op.index()] = Change { first, takes, gives };
-        }
+        program.order.iter().for_each(|order| order.iter().for_each(|&op| changes.walk(program, op, bytes, &mut live)));
         changes
     }
 
-    /// Notes one buffer of the op whose pieces start at `start`; buffers of one role count together.
-    fn piece(&mut self, start: usize, program: &Program, buffer: BufferId, bytes: &[Bytes]) {
-        let Buffer { role, layout, .. } = program.buffers[buffer.index()];
-        let bytes = bytes[layout.index()];
-        match self.pieces[start..].iter_mut().find(|(known, _)| *known == role) {
-            Some((_, total)) => *total += bytes,
-            None => self.pieces.push((role, bytes)),
+    /// Notes what the next op of a list takes and gives back.
+    fn walk(&mut self, program: &Program, op: OpId, bytes: &[Bytes], live: &mut [bool]) {
+        let entry = program.entry(op);
+        let first = self.here();
+        for &buffer in entry.passing_writes() {
+            if !std::mem::replace(&mut live[buffer.index()], true) {
+                self.piece(program, buffer, bytes);
+            }
         }
+        let middle = self.here();
+        for buffer in entry.frees() {
+            if std::mem::replace(&mut live[buffer.index()], false) {
+                self.piece(program, buffer, bytes);
+            }
+        }
+        self.of[op.index()] = Change { first, middle, end: self.here() };
     }
 
-    fn takes(&self, op: OpId) -> &[(Role, Bytes)] {
-        let Change { first, takes, .. } = self.of.get(op.index()).copied().unwrap_or_default();
-        &self.pieces[first as usize..][..takes as usize]
+    /// Where the next piece will stand.
+    fn here(&self) -> u32 {
+        u32::try_from(self.pieces.len()).expect("fewer than 2^32 buffers")
     }
 
-    fn gives(&self, op: OpId) -> &[(Role, Bytes)] {
-        let Change { first, takes, gives } = self.of.get(op.index()).copied().unwrap_or_default();
-        &self.pieces[(first + takes) as usize..][..gives as usize]
+    fn piece(&mut self, program: &Program, buffer: BufferId, bytes: &[Bytes]) {
+        let Buffer { role, layout, .. } = program.buffers[buffer.index()];
+        self.pieces.push((role, bytes[layout.index()]));
+    }
+
+    #[inline]
+    fn takes(&self, op: OpId) -> &[Piece] {
+        let Change { first, middle, .. } = self.of.get(op.index()).copied().unwrap_or_default();
+        &self.pieces[first as usize..middle as usize]
+    }
+
+    #[inline]
+    fn gives(&self, op: OpId) -> &[Piece] {
+        let Change { middle, end, .. } = self.of.get(op.index()).copied().unwrap_or_default();
+        &self.pieces[middle as usize..end as usize]
     }
 }
