@@ -13,6 +13,7 @@ use ranklab::compile;
 use ranklab::engine::kernels::cpu::allocator::keep_memory;
 use ranklab::engine::session::{Numbers, run};
 use ranklab::program::links::Links;
+use ranklab::program::plan::{Cell, Pass, Plan};
 use ranklab::program::tables::{Channel, Layout, Setting};
 use ranklab::program::trace::Outcome;
 use ranklab::program::{Name, OpKind, Origin, PassName, Program, Role, Trace, check};
@@ -118,11 +119,14 @@ fn only() -> Option<String> {
 /// Times every phase of `scenario`, and all of them in one go.
 fn measure(name: &str, scenario: &Scenario) {
     let mut phases = Phases::default();
-    let mut size = (0, 0);
+    let (mut size, mut slots) = ((0, 0), 0);
     for _ in 0..rounds() {
         phases.next = 0;
         if let Task::Train(training) = &scenario.task {
+            let plan = compile::plan(training);
             phases.time("plan", || compile::plan(training));
+            slots = plan.slots().count();
+            phases.time("bare pass over slots", || bare_pass(&plan));
         }
         for pass in compile::pass_names() {
             phases.time(&format!("compile to {pass}"), || compile::compile_until(scenario, pass));
@@ -140,7 +144,42 @@ fn measure(name: &str, scenario: &Scenario) {
         });
         phases.time("compile, run", || run_to_the_end(Arc::new(compile::compile(scenario).program), scenario));
     }
-    phases.print(name, size);
+    phases.print(name, size, slots);
+}
+
+/// The least that a pass over a plan can do, as a measure of the machine: every slot starts when its rank and the slot that it needs are done,
+/// in integers, without memory, messages or a record. How long the plan takes.
+fn bare_pass(plan: &Plan) -> u64 {
+    let (stages, micro_batches) = (plan.stages(), plan.micro_batches());
+    let end_of =
+        |forward: bool, stage: usize, micro_batch: usize| (usize::from(forward) * stages + stage) * micro_batches + micro_batch;
+    let home = |stage: usize| stage % plan.rows.len();
+    let mut ends = vec![0_u64; 2 * stages * micro_batches];
+    let mut next = vec![0; plan.rows.len()];
+    let mut clocks = vec![0; plan.rows.len()];
+    let mut awake: Vec<usize> = (0..plan.rows.len()).rev().collect();
+    while let Some(rank) = awake.pop() {
+        while let Some(&Cell::One(slot)) = plan.rows[rank].get(next[rank]) {
+            let (stage, micro_batch) = (slot.stage as usize, slot.micro_batch as usize);
+            let is_forward = slot.pass == Pass::F;
+            let (needed, neighbour) = match (is_forward, stage) {
+                (true, 0) => (None, Some(1)),
+                (true, _) => (Some(end_of(true, stage - 1, micro_batch)), Some(stage + 1)),
+                (false, _) if stage + 1 == stages => (Some(end_of(true, stage, micro_batch)), stage.checked_sub(1)),
+                (false, _) => (Some(end_of(false, stage + 1, micro_batch)), stage.checked_sub(1)),
+            };
+            let ready = needed.map_or(1, |needed| ends[needed]);
+            if ready == 0 {
+                break;
+            }
+            clocks[rank] = ready.max(clocks[rank]) + if is_forward { 1 } else { 2 };
+            ends[end_of(is_forward, stage, micro_batch)] = clocks[rank];
+            next[rank] += 1;
+            awake.extend(neighbour.filter(|&stage| stage < stages).map(home));
+        }
+    }
+    assert!(next.iter().zip(&plan.rows).all(|(next, row)| *next == row.len()), "every slot has run");
+    clocks.into_iter().max().unwrap_or_default()
 }
 
 fn run_to_the_end(program: Arc<Program>, scenario: &Scenario) -> Trace {
@@ -181,13 +220,14 @@ impl Phases {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
-    fn print(&mut self, name: &str, (ops, messages): (usize, usize)) {
-        println!("{name}: {ops} ops, {messages} messages; {} rounds", rounds());
+    fn print(&mut self, name: &str, (ops, messages): (usize, usize), slots: usize) {
+        println!("{name}: {ops} ops, {messages} messages, {slots} slots; {} rounds", rounds());
         println!("  {:<30} {:>9} {:>9} {:>10} {:>12}", "phase", "best ms", "median", "M ops/s", "M messages/s");
         for (phase, seconds) in &mut self.rows {
             seconds.sort_by(f64::total_cmp);
             let (best, median) = (seconds[0], seconds[seconds.len() / 2]);
             let rate = |count: usize| count as f64 / best / 1e6;
+            let ops = if phase.starts_with("bare") { slots } else { ops };
             println!("  {phase:<30} {:>9.2} {:>9.2} {:>10.2} {:>12.2}", best * 1e3, median * 1e3, rate(ops), rate(messages));
         }
     }
