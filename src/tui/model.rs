@@ -140,6 +140,8 @@ pub struct Model {
     pub marks: BTreeMap<char, (Position, Cursor)>,
     /// What lies over the view.
     pub overlay: Overlay,
+    /// What is to lie there once that is closed, the next one last.
+    pub waiting: Vec<Overlay>,
     /// The first key of two.
     pub prefix: Option<Prefix>,
     /// The last text that was searched for.
@@ -335,6 +337,7 @@ impl Model {
             breaks: Breaks::default(),
             marks: BTreeMap::new(),
             overlay: Overlay::None,
+            waiting: Vec::new(),
             prefix: None,
             sought: String::new(),
             message: String::new(),

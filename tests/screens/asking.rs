@@ -233,3 +233,41 @@ fn knobs_of_one_page_do_not_hold_where_the_next_has_its_own_run() {
     assert!(lab.model.setup.changes.is_empty() && is_close(slots(&lab), 33.0));
     assert_eq!(lab.model.message, "the knobs of the last page were put back");
 }
+
+#[test]
+fn a_command_that_is_typed_over_anything_is_one() {
+    for open in ["", "o", "w", "B", "e", "R"] {
+        let mut lab = lab();
+        lab.press(open);
+        if open.is_empty() {
+            lab.palette("set batch.micro_batches=0");
+            assert!(matches!(lab.model.overlay, Overlay::Problem { .. }));
+        }
+        lab.palette("set batch.micro_batches=4");
+        assert_eq!(lab.model.setup.changes, [("batch.micro_batches".to_owned(), "4".to_owned())], "behind {open}");
+    }
+}
+
+#[test]
+fn a_problem_waits_until_what_is_typed_is_typed() {
+    let mut lab = lab();
+    lab.press(":");
+    lab.type_text("set batch.micro_batches=0");
+    let key = |word| Message::Key(ranklab::tui::keys::Key::parse(word).expect("a key"));
+    let effect = update(&mut lab.model, key("Enter")).expect("a run");
+    let answer = lab.worker.answer(effect).expect("an answer");
+    for typing in [":", "m", "g"] {
+        update(&mut lab.model, key(typing));
+        let number = lab.model.requests;
+        lab.model.asked = Some(ranklab::tui::model::Asked { number, landing: ranklab::tui::model::Landing::Keep });
+        let again = match &answer {
+            Message::Ran(number, Err(text)) => Message::Ran(*number, Err(text.clone())),
+            _ => panic!("it cannot be run"),
+        };
+        update(&mut lab.model, again);
+        assert!(!matches!(lab.model.overlay, Overlay::Problem { .. }), "behind {typing}");
+        update(&mut lab.model, key("Esc"));
+        assert!(matches!(lab.model.overlay, Overlay::Problem { .. }), "behind {typing}");
+        lab.press("Esc");
+    }
+}

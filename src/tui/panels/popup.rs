@@ -26,7 +26,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
         Overlay::Export { selected } => export(*selected, pen),
         Overlay::Put { selected } => put(model, *selected, pen),
         Overlay::Overwrite { file, .. } => {
-            line(&format!("{file} exists. Replace it? y / n"), "every key but y leaves it as it is", pen);
+            line(&format!("{file} exists. Replace it? y / n"), "all but y leaves it as it is", pen);
         }
     }
 }

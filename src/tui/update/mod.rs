@@ -113,7 +113,11 @@ pub enum Effect {
 pub fn update(model: &mut Model, message: Message) -> Option<Effect> {
     model.dirty = true;
     match message {
-        Message::Key(key) => return press(model, key),
+        Message::Key(key) => {
+            let effect = press(model, key);
+            overlay::present_next(model);
+            return effect;
+        }
         Message::Paste(text) => overlay::paste(model, &text),
         Message::Resize(width, height) => {
             model.size = (width, height);
@@ -123,7 +127,7 @@ pub fn update(model: &mut Model, message: Message) -> Option<Effect> {
         Message::Ran(number, outcome) => runs::ran(model, number, outcome),
         Message::Values(look, values) if model.looked == Some(look) => model.values = Some(values),
         Message::Say(text) => model.message = text,
-        Message::Exists(file, plan) => model.overlay = Overlay::Overwrite { file, plan },
+        Message::Exists(file, plan) => overlay::present(model, Overlay::Overwrite { file, plan }),
         Message::Suspend => return Some(Effect::Suspend),
         Message::Focus(_) | Message::Values(..) => model.dirty = false,
         Message::Continued | Message::Terminate(_) => {}

@@ -7,7 +7,7 @@ use crate::base::{OpId, Ticks};
 use crate::observe::kind::label;
 use crate::observe::rows::Span;
 use crate::program::head::head;
-use crate::tui::commands::{self, Binding, Command, TABLE};
+use crate::tui::commands::{Binding, Command, TABLE};
 use crate::tui::keys::{Key, Name};
 use crate::tui::knobs::knobs;
 use crate::tui::layout::Layout;
@@ -37,21 +37,37 @@ pub fn open(model: &mut Model, command: Command) {
     model.overlay = overlay;
 }
 
-/// A key while something is open.
+/// Opens what nobody asked for just now, such as what is wrong with a run: only where nothing is being typed or chosen, else behind it.
+/// So no letter that was meant for one thing is taken by another.
+pub fn present(model: &mut Model, overlay: Overlay) {
+    model.waiting.push(overlay);
+    present_next(model);
+}
+
+/// Opens what waits for that, once it can.
+pub fn present_next(model: &mut Model) {
+    let is_free = matches!(model.overlay, Overlay::None | Overlay::Problem { .. }) && model.prefix.is_none();
+    if is_free && let Some(next) = model.waiting.pop() {
+        model.overlay = next;
+    }
+}
+
+/// A key while something is open: that takes it, or closes and passes it on. So a command that is typed is always one.
 pub fn press(model: &mut Model, key: Key) -> Option<Effect> {
+    if !takes(&model.overlay, key) {
+        let left = leave(model);
+        let effect = super::press(model, key);
+        if let Some(left) = left.filter(|_| model.message.is_empty()) {
+            model.say(left);
+        }
+        return effect;
+    }
     if let Overlay::Overwrite { .. } = model.overlay {
         return asked(model, key);
     }
     if closes(&model.overlay, key) {
         model.overlay = Overlay::None;
         return None;
-    }
-    if !takes_text(&model.overlay)
-        && let Some(command) = commands::lookup(model.view, None, key).filter(|command| RUNS.contains(command))
-    {
-        model.overlay = Overlay::None;
-        model.message.clear();
-        return execute(model, command, "");
     }
     if key == Key::Named(Name::Enter) {
         return enter(model);
@@ -119,16 +135,28 @@ pub fn copy(model: &mut Model) -> Option<Effect> {
     Some(Effect::Copy { text })
 }
 
-/// What closes whatever is open, and acts.
-const RUNS: [Command; 7] = [
-    Command::NextOp,
-    Command::PreviousOp,
-    Command::NextEvent,
-    Command::PreviousEvent,
-    Command::Play,
-    Command::Continue,
-    Command::Reverse,
-];
+/// Whether what is open does something with a key.
+fn takes(overlay: &Overlay, key: Key) -> bool {
+    use Name::{Backspace, Down, Enter, Left, PageDown, PageUp, Right, Up};
+    let moves = matches!(key, Key::Named(Up | Down | PageUp | PageDown) | Key::Char('j' | 'k'));
+    let own = match overlay {
+        Overlay::None | Overlay::Problem { .. } => false,
+        Overlay::Help { .. } | Overlay::Palette { .. } | Overlay::Find { .. } => true,
+        Overlay::Knobs { .. } => moves || matches!(key, Key::Named(Left | Right | Backspace) | Key::Char('h' | 'l')),
+        Overlay::Breaks { .. } => moves || matches!(key, Key::Named(Backspace) | Key::Char('x')),
+        Overlay::Why { .. } | Overlay::Export { .. } | Overlay::Put { .. } => moves,
+        Overlay::Overwrite { .. } => matches!(key, Key::Char('y' | 'n')),
+    };
+    own || key == Key::Named(Enter) || closes(overlay, key)
+}
+
+/// Closes what is open, and says what that means for a file that was asked about.
+fn leave(model: &mut Model) -> Option<String> {
+    match std::mem::take(&mut model.overlay) {
+        Overlay::Overwrite { file, .. } => Some(format!("{file} is left as it is")),
+        _ => None,
+    }
+}
 
 /// Esc closes; q does where it is not typed, and so does the key that opened it.
 fn closes(overlay: &Overlay, key: Key) -> bool {
@@ -184,12 +212,17 @@ fn enter(model: &mut Model) -> Option<Effect> {
 
 /// `y` replaces the file; everything else leaves it as it is.
 fn asked(model: &mut Model, key: Key) -> Option<Effect> {
-    let Overlay::Overwrite { file, plan } = std::mem::take(&mut model.overlay) else { return None };
-    if key == Key::Char('y') {
-        return Some(Effect::SavePlan { file, plan, overwrite: true });
+    match &model.overlay {
+        Overlay::Overwrite { file, plan } if key == Key::Char('y') => {
+            let effect = Effect::SavePlan { file: file.clone(), plan: Arc::clone(plan), overwrite: true };
+            model.overlay = Overlay::None;
+            Some(effect)
+        }
+        _ => {
+            model.message = leave(model).unwrap_or_default();
+            None
+        }
     }
-    model.say(format!("{file} is left as it is"));
-    None
 }
 
 fn run_palette(model: &mut Model, text: String, selected: usize) -> Option<Effect> {

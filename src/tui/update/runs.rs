@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Effect;
 use super::edit;
+use super::overlay;
 use super::pages;
 use super::timeline;
 use crate::base::{OpId, Rank};
@@ -135,7 +136,7 @@ fn refuse(model: &mut Model, text: String) {
     keep_setup(model);
     match &mut model.overlay {
         Overlay::Knobs { problem, .. } => *problem = text,
-        overlay => *overlay = Overlay::Problem { text },
+        _ => overlay::present(model, Overlay::Problem { text }),
     }
 }
 
