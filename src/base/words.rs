@@ -47,7 +47,9 @@ pub fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Opti
     }
     let distance = |name: &str| strsim::osa_distance(&word, &name.to_lowercase().replace('_', "-"));
     let near = names.into_iter().map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, name)| *distance <= (name.len().max(word.len()) / 3).max(1)).map(|(_, name)| name)
+    let letters = word.chars().count();
+    let is_near = |distance: usize, name: &str| distance < letters && distance <= (name.len().max(letters) / 3).max(1);
+    near.filter(|&(distance, name)| is_near(distance, name)).map(|(_, name)| name)
 }
 
 /// `raw` on one line, at most 40 characters of it.
@@ -96,6 +98,8 @@ mod tests {
         check("edge", Some("edge-fifo"));
         check("interleaved", None);
         check("", None);
+        check("x", None);
+        check("\u{65e5}\u{672c}\u{8a9e}", None);
     }
 
     #[test]

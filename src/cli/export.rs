@@ -51,6 +51,10 @@ pub fn write_new(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     let name = path.display();
     file::write_new(path, bytes).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::Input(format!("`{name}` exists, and is left as it is: choose another name")),
+        ErrorKind::NotFound => {
+            let folder = path.parent().unwrap_or(path).display();
+            Failure::Input(format!("cannot write `{name}`: there is no folder `{folder}`"))
+        }
         _ => Failure::Io(format!("cannot write `{name}`: {error}; nothing was left behind")),
     })
 }

@@ -5,8 +5,10 @@ use std::path::Path;
 use super::{Failure, machine};
 use crate::lab::{self, LabError};
 use crate::program::record::Record;
+use crate::program::sheet::Sheet;
 use crate::scenario::topology::Topology;
 use crate::scenario::{self, Scenario, Source};
+use crate::teach::library::NotFound;
 use crate::teach::{self, Library, library};
 
 /// The input of most commands.
@@ -19,8 +21,8 @@ pub struct Input {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Training steps; the same as --set batch.steps=N
-    #[arg(long, value_name = "N")]
-    steps: Option<u32>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    steps: Option<String>,
 }
 
 /// A scenario with the text that it was read from.
@@ -67,8 +69,10 @@ impl Input {
     /// # Errors
     /// If there is no such input.
     pub fn text(&self) -> Result<(Source, Vec<String>), Failure> {
-        let steps = self.steps.map(|steps| format!("batch.steps={steps}"));
-        Ok((source(&self.what)?, self.set.iter().cloned().chain(steps).collect()))
+        let steps = self.steps.as_ref().map(|steps| format!("batch.steps={steps}"));
+        let source = source(&self.what)?;
+        other(&source).map_or(Ok(()), |problem| Err(Failure::Input(problem)))?;
+        Ok((source, self.set.iter().cloned().chain(steps).collect()))
     }
 
     /// The checked scenario. Real values that this machine's memory cannot hold are refused here, before anything is allocated.
@@ -98,11 +102,43 @@ pub fn source(what: &str) -> Result<Source, Failure> {
         return Ok(shipped);
     }
     let library = Library::open();
-    let lesson = library.find(what).map_err(|error| Failure::Input(error.to_string()))?;
+    let lesson = library.find(what).map_err(|error| Failure::Input(unknown(what, &error)))?;
     let scenario = lesson.scenario(teach::lesson::SCENARIO);
     let scenario =
         scenario.ok_or_else(|| Failure::Input(format!("lesson `{}` has no {}", lesson.name, teach::lesson::SCENARIO)))?;
     Ok(Source { name: format!("lessons/{}/{}", lesson.name, scenario.name), text: scenario.text.clone() })
+}
+
+/// Why nothing is called so, with the nearest name of all that there is.
+fn unknown(what: &str, error: &NotFound) -> String {
+    match error {
+        _ if Path::new(what).is_dir() => {
+            format!("`{what}` is a folder: a scenario is a file in it, such as {what}/scenario.toml")
+        }
+        NotFound::Unknown { .. } => {
+            let near = library::nearest_scenario(what).map(|near| format!(": did you mean the scenario `{near}`?"));
+            let lists = "`ranklab list` and `ranklab list scenarios` show all";
+            match near.or_else(|| error.to_string().split_once(": did").map(|(_, near)| format!(": did{near}"))) {
+                Some(near) => format!("there is no lesson and no scenario `{what}`{near}"),
+                None => format!("there is no lesson and no scenario `{what}`: {lists}"),
+            }
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// What a text is that is no scenario, if that can be seen.
+fn other(source: &Source) -> Option<String> {
+    let Source { name, text } = source;
+    let is = match () {
+        () if Record::is_likely(text) => "is a saved trace, which `ranklab compare` reads: this takes the scenario that it is of",
+        () if text.trim_start().starts_with('{') => "is JSON, and a scenario is TOML: `ranklab new FILE` writes one",
+        () if name.ends_with(".csv") && !Sheet::is_likely(text) => {
+            "is no plan: that has a row of cells for each rank, such as 0F0,0F1,0B0,0B1"
+        }
+        () => return None,
+    };
+    Some(format!("`{name}` {is}"))
 }
 
 /// The text of the saved trace that `what` names; `None` if it names something else.

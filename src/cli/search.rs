@@ -31,7 +31,7 @@ pub struct Arguments {
 /// Prints the table; every row was compiled and run.
 pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(room) = arguments.room.filter(|room| !(0.1..=1e6).contains(room)) {
-        return Err(Failure::Input(format!("--room {room} holds no micro-batch; 0.1 to 1000000 are allowed")));
+        return Err(Failure::Input(format!("--room {room} is out of range: 0.1 to 1,000,000 micro-batches are allowed")));
     }
     let (source, overrides) = arguments.input.text()?;
     let found = search(&source.name, &source.text, &overrides, arguments.room)?;

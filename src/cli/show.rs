@@ -44,10 +44,22 @@ pub fn run(arguments: &Arguments) -> Outcome {
         "schema-compare" => print(compare::JSON_SCHEMA)?,
         name => match PAGES.iter().find(|(page, _)| *page == name) {
             Some((_, make)) => print(&make().map_err(|error| Failure::Io(error.to_string()))?)?,
-            None => print(&input::source(name)?.text)?,
+            None => print(&input::source(name).map_err(|failure| unknown(name, failure))?.text)?,
         },
     }
     Ok(Exit::Done)
+}
+
+/// The same failure; where nothing is called so, with all that there is to show.
+fn unknown(name: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Input(message) if !name.contains(['/', '.']) => {
+            let pages: Vec<&str> =
+                ["scenario", "schema", "schema-compare", "mesh"].into_iter().chain(PAGES.iter().map(|page| page.0)).collect();
+            Failure::Input(format!("{message}\n`show` takes {}, or the name of a scenario or lesson", pages.join(", ")))
+        }
+        other => other,
+    }
 }
 
 /// Who talks to whom over which wires.

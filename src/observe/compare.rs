@@ -56,6 +56,9 @@ pub struct Measure {
     pub name: &'static str,
     /// Its unit; empty for a count or a share.
     pub unit: &'static str,
+    /// Its unit in each of them, which differ where one counts slots and the other nanoseconds.
+    #[serde(skip)]
+    pub units: [&'static str; 2],
     /// Of the first run; none if it is not known of it.
     pub a: Option<f64>,
     /// Of the second.
@@ -222,13 +225,14 @@ fn measures(a: &Side, b: &Side) -> Vec<Measure> {
     let rows = ROWS.iter().zip(a.numbers.iter().zip(&b.numbers));
     let measures = rows.map(|(&(name, unit, less_is_better, _), (&a_number, &b_number))| {
         let timed = unit == "*";
-        let unit = match (timed, one_unit) {
-            (false, _) => unit,
-            (true, true) => a.clock().unit(),
-            (true, false) => "slots / ns",
+        let units = if timed { [a, b].map(|side| side.clock().unit()) } else { [unit; 2] };
+        let unit = match units {
+            [one, other] if one == other => one,
+            ["ns", _] => "ns / slots",
+            _ => "slots / ns",
         };
         let change = a_number.zip(b_number).filter(|_| !timed || one_unit).map(|(a, b)| b - a);
-        Measure { name, unit, a: a_number, b: b_number, change, less_is_better: less_is_better.filter(|_| have_ended) }
+        Measure { name, unit, units, a: a_number, b: b_number, change, less_is_better: less_is_better.filter(|_| have_ended) }
     });
     measures.filter(|measure| measure.a.or(measure.b).is_some()).collect()
 }

@@ -197,6 +197,10 @@ impl Key {
             DeValue::String(text) if text.parse::<f64>().is_ok() || text.parse::<bool>().is_ok() => {
                 problem.hint(format!("without quotes: {}", shortened(text)))
             }
+            DeValue::Float(float) => match whole(float.as_str()) {
+                Some(whole) => problem.hint(format!("with all its digits: {whole}")),
+                None => problem,
+            },
             _ => problem,
         })
     }
@@ -206,12 +210,20 @@ fn type_name(value: &DeValue) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a whole number",
+        DeValue::Float(float) if whole(float.as_str()).is_some() => "a number in the form of a fraction",
         DeValue::Float(_) => "a number with a fraction",
         DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     }
+}
+
+/// The whole number that was written as `1e9` or `4.0`.
+#[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+fn whole(text: &str) -> Option<i64> {
+    let value: f64 = text.parse().ok()?;
+    (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64)
 }
 
 fn range(min: i64, max: i64) -> String {

@@ -337,6 +337,10 @@ fn unknown_path(path: &str) -> Problem {
     let paths: Vec<String> = KEYS.iter().map(|key| key.path()).collect();
     let name = path.rsplit('.').next().unwrap_or(path);
     let by_name = nearest(name, KEYS.iter().map(|key| key.name)).and_then(|near| KEYS.iter().find(|key| key.name == near));
+    // A name alone is not what was meant if a section stands before it that there is not, nor one like it.
+    let section = path.strip_suffix(name).map(|section| section.trim_end_matches('.')).filter(|section| !section.is_empty());
+    let has_section = |section: &str| nearest(section, SECTIONS.iter().map(|(_, path, _)| *path)).is_some();
+    let by_name = by_name.filter(|key| key.name == name || section.is_none_or(has_section));
     let near = nearest(path, paths.iter().map(String::as_str)).map(str::to_owned).or(by_name.map(|key| key.path()));
     let problem = Problem::new(format!("unknown key `{}`", shortened(path)));
     match near {

@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use super::lesson::{Folder, Lesson, Origin, ScenarioText};
 use super::problem::Problem;
+use crate::base::words::nearest;
 use crate::scenario::with_sheet;
 
 static LESSONS: Dir = include_dir!("$CARGO_MANIFEST_DIR/lessons");
@@ -64,6 +65,13 @@ pub fn scenarios() -> impl Iterator<Item = ScenarioText> {
         let name = file.path().file_name()?.to_str()?;
         Some(ScenarioText { name: name.to_owned(), text: file.contents_utf8()?.to_owned() })
     })
+}
+
+/// The name of the scenario beside the lessons that `wanted` was probably meant to be.
+#[must_use]
+pub fn nearest_scenario(wanted: &str) -> Option<String> {
+    let names: Vec<String> = scenarios().filter_map(|scenario| scenario.name.strip_suffix(".toml").map(str::to_owned)).collect();
+    nearest(wanted, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// The folder of the learner's own lessons: what `RANKLAB_LESSONS` names, otherwise `ranklab/lessons` among the user's data.

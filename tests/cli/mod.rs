@@ -393,3 +393,29 @@ fn a_run_is_debugged_without_a_screen() {
     check(&["debug", "11", "--why", "r3"], 2, "!is no rank with a time");
     check(&["debug", "11", "--why", "r9 1"], 2, "!there is no r9");
 }
+
+#[test]
+fn a_mistake_is_told_by_what_it_is() {
+    let place = folder("mistakes");
+    let file = |name: &str, text: &str| {
+        let path = place.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    check(&["run", place.to_str().expect("UTF-8")], 2, "!");
+    check(&["run", "1f1b-p4m"], 2, "!did you mean the scenario `1f1b-p4m8`?");
+    check(&["show", "bogus"], 2, "!`show` takes scenario, schema,");
+    check(&["search", "11", "--room", "99999999999"], 2, "!is out of range: 0.1 to 1,000,000");
+    check(&["run", "11", "--set", "batch.micro_batches=1e9"], 2, "!with all its digits: 1000000000");
+    check(&["run", "11", "--steps", "-1"], 2, "!allowed: 1 to 1,000,000");
+    check(&["run", "11", "--steps", "99999999999999999999"], 2, "!allowed: 1 to 1,000,000");
+    check(&["run", "11", "--set", "foo.bar=1"], 2, "!`ranklab show scenario` lists all keys");
+    check(&["run", &file("commas.csv", ",,,\n,,,\n")], 2, "!is no plan");
+    check(&["run", &file("other.json", "{\"traceEvents\": []}")], 2, "!is JSON");
+    let saved = place.join("saved.json").display().to_string();
+    check(&["export", "1f1b-p4m8", "-f", "trace", "-o", &saved], 0, "");
+    check(&["run", &saved], 2, "!which `ranklab compare` reads");
+    let nowhere = place.join("nowhere/x.toml").display().to_string();
+    check(&["new", &nowhere], 2, "!there is no folder");
+    check(&["compare", "11", "8", "--set", "numerics.values=shape"], 0, "33u  ");
+}

@@ -31,7 +31,8 @@ pub fn table(comparison: &Comparison) -> String {
 /// The cells of a number: of the first run, of the second, the change with its sign.
 #[must_use]
 pub fn cells(measure: &Measure) -> [String; 3] {
-    let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| shown(value, measure.unit));
+    let [unit_a, unit_b] = measure.units;
+    let show = |value: Option<f64>, unit| value.map_or_else(|| "-".to_owned(), |value| shown(value, unit));
     let change = measure.change.map_or_else(String::new, |change| {
         let sign = if change < 0.0 {
             "-"
@@ -50,9 +51,9 @@ pub fn cells(measure: &Measure) -> [String; 3] {
             }
             _ => "",
         };
-        format!("{sign}{}{better}", shown(change.abs(), measure.unit))
+        format!("{sign}{}{better}", shown(change.abs(), unit_b))
     });
-    [show(measure.a), show(measure.b), change]
+    [show(measure.a, unit_a), show(measure.b, unit_b), change]
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes are whole and not negative")]
