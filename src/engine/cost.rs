@@ -122,7 +122,7 @@ struct PriceList<'a> {
 impl<'a> PriceList<'a> {
     fn new(program: &Program, hardware: &'a Hardware) -> Self {
         // A folded rank stands for several: nodes are cut by the numbers before folding.
-        let whole = |rank: Rank| program.unfolded(rank, 0);
+        let whole = |rank: Rank| program.whole(rank);
         let node = |rank: Rank| rank.index() / hardware.ranks_per_node;
         let messages = |layout: &Layout| match &hardware.costs {
             Costs::Unit(_) => [Ticks::ZERO; 2],

@@ -13,7 +13,7 @@ use crate::program::plan::{Pass, Slot};
 /// When to stop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breakpoint {
-    /// Only what this rank does; `None`: any.
+    /// Only what this rank does, by its number among all; `None`: any.
     pub rank: Option<Rank>,
     /// What is to happen.
     pub condition: Condition,
@@ -94,12 +94,12 @@ impl Breakpoint {
     }
 
     fn is_of(&self, run: &Run, op: OpId) -> bool {
-        self.rank.is_none_or(|rank| rank == run.program.rank_of(op))
+        self.rank.is_none_or(|rank| rank == run.program.whole(run.program.rank_of(op)))
     }
 
     fn ranks<'a>(&self, run: &'a Run) -> impl Iterator<Item = Rank> + use<'a> {
         let only = self.rank;
-        (0..run.program.ranks()).map(Rank::new).filter(move |&rank| only.is_none_or(|only| only == rank))
+        (0..run.program.ranks()).map(Rank::new).filter(move |&rank| only.is_none_or(|only| only == run.program.whole(rank)))
     }
 
     /// The events that start the ops that `fits`.

@@ -76,7 +76,7 @@ impl Idle {
     /// What the row's rank has to do with it, in a sentence; empty if the chain says it.
     #[must_use]
     pub fn heading(&self, run: &Run) -> String {
-        let rank = self.rank;
+        let rank = run.program.whole(self.rank);
         match self.kind {
             IdleKind::Next(_) => String::new(),
             IdleKind::Stuck(_) => format!("{rank} never goes on: the run stopped"),
@@ -85,7 +85,7 @@ impl Idle {
                 let name = super::kind::label(run, op);
                 format!(
                     "{rank} has done all its work; the run goes on until {end}, when {name} of {} ends",
-                    run.program.rank_of(op)
+                    run.program.whole(run.program.rank_of(op))
                 )
             }
         }

@@ -149,18 +149,18 @@ impl Chain {
         for step in &self.steps {
             let other = step.wait.on().map(|on| run.program.rank_of(on));
             if let Some(other) = other.filter(|&other| other != run.program.rank_of(step.op)) {
-                parts.push(format!("waits for {} of {other}", label(run, step.op)));
+                parts.push(format!("waits for {} of {}", label(run, step.op), run.program.whole(other)));
             }
         }
         let first = self.steps.first().map_or(self.root, |step| step.op);
-        let start = format!("{} {}", run.program.rank_of(first), label(run, first));
+        let start = format!("{} {}", run.program.whole(run.program.rank_of(first)), label(run, first));
         let root = label(run, self.root);
         let end = match self.end {
             End::Running if parts.is_empty() => format!(" waits for {root}, which was running"),
             End::Running => format!(", where {root} was running"),
             End::OnTheWay => format!(", and {root} was on the way"),
             End::Circle => ": a circle".to_owned(),
-            End::Never(rank) => format!(", and {rank} never issues its part of {root}"),
+            End::Never(rank) => format!(", and {} never issues its part of {root}", run.program.whole(rank)),
             End::Free => String::new(),
         };
         let gap = if parts.is_empty() { "" } else { " " };
@@ -181,7 +181,7 @@ impl fmt::Display for Sentences<'_> {
                 write!(f, "{root} was running, until {}", run.trace.clock.show(times.end))
             }
             End::Circle => write!(f, "and so they wait for each other in a circle"),
-            End::Never(rank) => write!(f, "{rank} never issues its part"),
+            End::Never(rank) => write!(f, "{} never issues its part", run.program.whole(rank)),
             End::OnTheWay => write!(f, "its message was on the way"),
             End::Free => write!(f, "{root} had nothing to wait for"),
         }
@@ -199,7 +199,7 @@ impl Step {
     #[must_use]
     pub fn sentence(&self, run: &Run) -> String {
         let on = match self.wait {
-            Wait::NoPeer(rank) | Wait::NoMember(rank) => rank.to_string(),
+            Wait::NoPeer(rank) | Wait::NoMember(rank) => run.program.whole(rank).to_string(),
             wait => wait.on().map_or_else(String::new, |on| named(run, on)),
         };
         let until = self.until.map_or_else(String::new, |until| format!(", until {}", run.trace.clock.show(until)));
@@ -218,7 +218,7 @@ pub fn edge_sentence(run: &Run, edge: &WaitEdge) -> String {
 pub fn cycles(run: &Run) -> Vec<String> {
     let Outcome::Deadlocked(graph) = &run.trace.outcome else { return Vec::new() };
     let name = |cycle: &Vec<(Rank, OpId)>| {
-        let stands = |(rank, op): &(Rank, OpId)| format!("{rank} at `{}`", head(run.program, *op));
+        let stands = |(rank, op): &(Rank, OpId)| format!("{} at `{}`", run.program.whole(*rank), head(run.program, *op));
         cycle.iter().map(stands).collect::<Vec<_>>().join(" <-> ")
     };
     graph.cycles.iter().map(name).collect()
@@ -236,7 +236,7 @@ impl CriticalPath {
             let here = run.program.rank_of(op);
             if rank.replace(here) != Some(here) {
                 words.extend(rank.filter(|_| !words.is_empty()).map(|_| ">".to_owned()));
-                words.push(here.to_string());
+                words.push(run.program.whole(here).to_string());
             }
             let label = label(run, op);
             if words.last() != Some(&label) {
@@ -248,5 +248,5 @@ impl CriticalPath {
 }
 
 fn named(run: &Run, op: OpId) -> String {
-    format!("{} `{}`", run.program.rank_of(op), head(run.program, op))
+    format!("{} `{}`", run.program.whole(run.program.rank_of(op)), head(run.program, op))
 }

@@ -239,6 +239,12 @@ impl Program {
         self.setting.folding.size()
     }
 
+    /// The number of `rank` among all ranks, by which screens and texts name it: the first of those that it stands for.
+    #[must_use]
+    pub fn whole(&self, rank: Rank) -> Rank {
+        self.unfolded(rank, 0)
+    }
+
     /// The number, among all ranks, of the `folded`-th that `rank` stands for.
     #[must_use]
     pub fn unfolded(&self, rank: Rank, folded: usize) -> Rank {

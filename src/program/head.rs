@@ -139,11 +139,11 @@ impl fmt::Display for Head<'_> {
             }
             OpKind::Send(channel) => {
                 self.message(f, verb, op.reads)?;
-                write!(f, " -> {}", self.program.channels[channel.index()].to)
+                write!(f, " -> {}", self.program.whole(self.program.channels[channel.index()].to))
             }
             OpKind::Recv(channel) | OpKind::RecvReduce(channel) => {
                 self.message(f, verb, op.writes)?;
-                write!(f, " <- {}", self.program.channels[channel.index()].from)
+                write!(f, " <- {}", self.program.whole(self.program.channels[channel.index()].from))
             }
             OpKind::Collective(collective) => {
                 let collective = &self.program.collectives[collective.index()];
