@@ -67,8 +67,13 @@ pub fn gcd(a: u64, b: u64) -> u64 {
 /// At most two decimals, without trailing zeros: `33`, `28.5`, `0.67`.
 #[must_use]
 pub fn short_number(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    number_of(value, 2)
+}
+
+/// At most so many decimals, without trailing zeros.
+fn number_of(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a report's number")]
@@ -99,19 +104,37 @@ impl Bytes {
         let bytes = number * 1024_f64.powi(i32::try_from(unit).ok()?);
         (0.0..1e18).contains(&bytes).then_some(Self(bytes.round() as u64))
     }
-}
 
-impl fmt::Display for Bytes {
-    /// Binary units, as allocators count: `512 B`, `1.5 MiB`.
+    /// This and another amount, with as many decimals as tell the two apart.
+    #[must_use]
+    pub fn beside(self, other: Self) -> [String; 2] {
+        let both = |decimals| [self, other].map(|bytes| bytes.shown(decimals));
+        (2..12).map(both).find(|[one, other]| one != other).unwrap_or_else(|| both(2))
+    }
+
+    /// `74.513 GiB of 74.506 GiB`.
+    #[must_use]
+    pub fn out_of(self, whole: Self) -> String {
+        self.beside(whole).join(" of ")
+    }
+
+    /// In the largest unit of which there is one, with at most so many decimals.
     #[expect(clippy::cast_precision_loss, reason = "a report's number")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn shown(self, decimals: usize) -> String {
         let mut value = self.0 as f64;
         let mut unit = 0;
         while value >= 1024.0 && unit + 1 < UNITS.len() {
             value /= 1024.0;
             unit += 1;
         }
-        f.pad(&format!("{} {}", short_number(value), UNITS[unit]))
+        format!("{} {}", number_of(value, decimals), UNITS[unit])
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Binary units, as allocators count: `512 B`, `1.5 MiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.shown(2))
     }
 }
 

@@ -130,12 +130,11 @@ fn unknown(what: &str, error: &NotFound) -> String {
 /// What a text is that is no scenario, if that can be seen.
 fn other(source: &Source) -> Option<String> {
     let Source { name, text } = source;
+    let is_csv = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let is = match () {
         () if Record::is_likely(text) => "is a saved trace, which `ranklab compare` reads: this takes the scenario that it is of",
         () if text.trim_start().starts_with('{') => "is JSON, and a scenario is TOML: `ranklab new FILE` writes one",
-        () if name.ends_with(".csv") && !Sheet::is_likely(text) => {
-            "is no plan: that has a row of cells for each rank, such as 0F0,0F1,0B0,0B1"
-        }
+        () if is_csv && !Sheet::is_likely(text) => "is no plan: that has a row of cells for each rank, such as 0F0,0F1,0B0,0B1",
         () => return None,
     };
     Some(format!("`{name}` {is}"))

@@ -48,6 +48,7 @@ pub fn check(scenario: &Scenario) -> Result<Checked, LabError> {
         }
         Outcome::OutOfMemory { rank, op, needed, limit } => {
             let at = op.map_or("its state alone".to_owned(), |op| format!("`{}`", head(&program, op)));
+            let (rank, [needed, limit]) = (program.whole(*rank), needed.beside(*limit));
             findings.push(format!("{rank} runs out of memory at {at}: it would hold {needed}, and its device has {limit}"));
         }
     }

@@ -47,12 +47,12 @@ fn stopped(run: &Run) -> Vec<(OpId, String)> {
     match &run.trace.outcome {
         Outcome::Deadlocked(graph) => graph.edges.iter().map(|edge| (edge.op, edge_sentence(run, edge))).collect(),
         Outcome::OutOfMemory { op: Some(op), needed, limit, .. } => {
-            vec![(*op, format!("{} needs {needed} of {limit}", named(run.program, *op)))]
+            vec![(*op, format!("{} needs {}", named(run.program, *op), needed.out_of(*limit)))]
         }
         Outcome::OutOfMemory { op: None, .. } | Outcome::Completed => Vec::new(),
     }
 }
 
 fn named(program: &Program, op: OpId) -> String {
-    format!("{} `{}`", program.rank_of(op), head(program, op))
+    format!("{} `{}`", program.whole(program.rank_of(op)), head(program, op))
 }

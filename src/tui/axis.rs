@@ -104,6 +104,12 @@ impl Window {
         Self { start: self.start.min(end.0.saturating_sub(self.length(width).saturating_sub(1))), ..self }
     }
 
+    /// Whether a column shows more than one of `other` does.
+    #[must_use]
+    pub fn is_coarser(&self, other: &Self) -> bool {
+        is_finer(&other.scale, &self.scale)
+    }
+
     /// The distance of the ruler's numbers: the smallest round step that leaves room for `room` columns.
     #[must_use]
     pub fn ruler_step(&self, clock: Clock, room: u64) -> u64 {

@@ -56,8 +56,6 @@ pub struct Coverage {
     pub rows: Vec<RowCoverage>,
     /// How many compute streams are busy.
     pub busy: Busy,
-    /// The kinds that occur, in the order of [`Kind::ALL`].
-    pub kinds: Vec<Kind>,
 }
 
 /// What one column of a row shows.
@@ -76,12 +74,17 @@ impl Coverage {
     #[must_use]
     pub fn of<'a>(timeline: &[&'a Row], compute: impl Iterator<Item = &'a Row>) -> Self {
         let rows: Vec<RowCoverage> = timeline.iter().map(|row| RowCoverage::of(row)).collect();
-        let occurs = |kind: &Kind| rows.iter().any(|row| row.kinds.contains(kind));
-        Self { kinds: Kind::ALL.into_iter().filter(occurs).collect(), busy: Busy::of(compute), rows }
+        Self { busy: Busy::of(compute), rows }
     }
 }
 
 impl RowCoverage {
+    /// Whether something of this kind occurs in the row.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
     fn of(row: &Row) -> Self {
         let mut occurs = [false; KINDS];
         row.spans.iter().for_each(|span| occurs[span.kind as usize] = true);

@@ -171,12 +171,6 @@ impl RowId {
     pub fn stream(self) -> &'static str {
         if self.compute { "comp" } else { "net" }
     }
-
-    /// Its name: `r0 comp`.
-    #[must_use]
-    pub fn name(self) -> String {
-        format!("{} {}", self.rank, self.stream())
-    }
 }
 
 impl RunData {
@@ -251,6 +245,19 @@ impl RunData {
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.lanes.ranks.len()
+    }
+
+    /// The name of a row: `r0 comp`.
+    #[must_use]
+    pub fn row_name(&self, row: RowId) -> String {
+        format!("{} {}", self.program().whole(row.rank), row.stream())
+    }
+
+    /// The columns of the longest name of a rank.
+    #[must_use]
+    pub fn rank_width(&self) -> u16 {
+        let last = self.program().whole(Rank::new(self.ranks().saturating_sub(1)));
+        2 + u16::try_from(last.0.checked_ilog10().unwrap_or(0)).unwrap_or(0)
     }
 
     /// The run, as observers take it.

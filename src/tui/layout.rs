@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use super::data::RunData;
 use super::in_flight::InFlight;
 use super::model::{Model, Pane, View};
+use super::panels::memory;
 use super::panels::parts::Cut;
 use super::panels::timeline;
 use crate::teach;
@@ -251,7 +252,9 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
     let mut rest = Cut(body);
     let shown = shown_beside(model);
     if shown != Pane::Timeline {
-        let above = rest.top(body.height / 2);
+        let half = body.height / 2;
+        let ranks = model.run.data.ranks();
+        let above = rest.top(if shown == Pane::Memory { memory::wanted_height(ranks, half) } else { half });
         return vec![ruled(shown, above), ruled(Pane::Text, rest.0)];
     }
     let data = &model.run.data;
@@ -263,7 +266,9 @@ fn lesson_below_picture(model: &Model, body: Rect) -> Vec<Placed> {
         return vec![ruled(Pane::Timeline, timeline), ruled(Pane::Text, rest.0), ruled(Pane::Held, held)];
     }
     let timeline = rest.top(timeline::wanted_height(data.ranks()).saturating_add(1).min(body.height.div_ceil(2)));
-    let held = held_lines(data).map_or(0, |lines| lines.saturating_add(1).min(rest.0.height.div_ceil(2)));
+    // Who reads has the room of what is in flight.
+    let reads = model.focus[View::Lesson as usize] == 1;
+    let held = held_lines(data).filter(|_| !reads).map_or(0, |lines| lines.saturating_add(1).min(rest.0.height.div_ceil(2)));
     let held = rest.top(held);
     vec![ruled(Pane::Timeline, timeline), ruled(Pane::Text, rest.0), ruled(Pane::Held, held)]
 }

@@ -306,6 +306,15 @@ impl View {
     }
 }
 
+impl Player {
+    /// How fast: `1/2`, `4`.
+    #[must_use]
+    pub fn speed_text(self) -> String {
+        let times = 1_u32 << self.speed.unsigned_abs().min(16);
+        if self.speed < 0 { format!("1/{times}") } else { times.to_string() }
+    }
+}
+
 impl Model {
     /// The list of lessons on a terminal of `size`, nothing opened yet.
     #[must_use]

@@ -73,6 +73,23 @@ pub enum Overlay {
     },
 }
 
+impl Overlay {
+    /// The keys that do something while it is open, each with a word; `None` where nothing is open, or a line of its own says it.
+    #[must_use]
+    pub fn keys(&self) -> Option<&'static [(&'static str, &'static str)]> {
+        Some(match self {
+            Self::None | Self::Palette { .. } | Self::Find { .. } | Self::Overwrite { .. } => return None,
+            Self::Help { .. } => &[("type", "to filter"), ("Up/Down", "scroll"), ("Esc", "closes")],
+            Self::Knobs { .. } => &[("Up/Down", "choose"), ("Left/Right", "turn"), ("Bksp", "puts all back"), ("Esc", "closes")],
+            Self::Problem { .. } => &[("o", "knobs"), (":", "cmd"), ("Esc", "closes")],
+            Self::Why { .. } => &[("Up/Down", "scroll"), ("Esc", "closes")],
+            Self::Breaks { .. } => &[("Up/Down", "choose"), ("Enter", "goes there"), ("x", "takes it away"), ("Esc", "closes")],
+            Self::Put { .. } => &[("Up/Down", "choose"), ("Enter", "puts it in"), ("Esc", "closes")],
+            Self::Export { .. } => &[("Up/Down", "choose"), ("Enter", "writes"), ("Esc", "closes")],
+        })
+    }
+}
+
 /// The first key of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {

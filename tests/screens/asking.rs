@@ -271,3 +271,13 @@ fn a_problem_waits_until_what_is_typed_is_typed() {
         lab.press("Esc");
     }
 }
+
+#[test]
+fn a_try_takes_the_cursor_along_with_the_playhead() {
+    let mut lab = lab();
+    lab.press("] ] ] ]");
+    lab.press("Enter");
+    let model = &lab.model;
+    assert_eq!(model.now.event, model.run.data.events(), "at the end, as before");
+    assert_eq!(model.timeline.cursor.time, model.now.time.0);
+}

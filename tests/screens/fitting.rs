@@ -5,8 +5,10 @@ use ranklab::tui::layout::Layout;
 use ranklab::tui::lesson::actions;
 use ranklab::tui::model::{LessonModel, Pane};
 use ranklab::tui::panels::timeline::label_width;
+use ranklab::tui::update::Message;
 use ranklab::tui::update::timeline::window;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn a_label_stands_whole_or_not_at_all() {
@@ -78,4 +80,56 @@ fn on_the_last_page_enter_offers_nothing_once_all_is_done() {
     let mut lab = Lab::opened_fast((120, 36), ASCII_MONO);
     lab.press("]");
     assert!(keys_line(&lab).contains("Enter go on"), "{}", keys_line(&lab));
+}
+
+#[test]
+fn ranks_that_are_followed_for_others_have_one_name_everywhere() {
+    let mut lab = Lab::start((120, 36), ASCII_MONO);
+    lab.choose(18);
+    lab.press("] ]");
+    assert_eq!((lab.model.run.data.ranks(), lab.model.run.data.program().fold()), (4, 16));
+    for (view, shown) in
+        [("2", "r48 comp"), ("3", " r16 stage 1 "), ("4", ">r0->r16"), ("5", " r48 |"), ("6", "r32"), ("8", "r16")]
+    {
+        lab.press(view);
+        let picture = text(&lab.model);
+        assert!(picture.contains(shown), "{shown} in view {view}:\n{picture}");
+    }
+    lab.press("4");
+    assert!(text(&lab.model).contains("link: InfiniBand"), "stages stand on nodes of their own");
+    lab.palette("rank 48");
+    assert_eq!(lab.model.focus_rank().0, 3);
+    lab.palette("rank 17");
+    assert_eq!(lab.model.focus_rank().0, 1);
+    assert!(lab.model.message.contains("same as r16"), "{}", lab.model.message);
+    lab.palette("rank 64");
+    assert!(lab.model.message.contains("the run has 64"), "{}", lab.model.message);
+}
+
+#[test]
+fn what_plays_unseen_changes_no_zoom() {
+    let mut lab = Lab::opened((80, 24), BLOCKS_DARK);
+    let scale = |lab: &Lab| {
+        window(&lab.model, Layout::of(&lab.model).axis_width(&lab.model.run.data)).scale_text(lab.model.run.data.clock())
+    };
+    let before = scale(&lab);
+    lab.press("spc");
+    lab.send(Message::Resize(10, 3));
+    for _ in 0..40 {
+        lab.send(Message::Elapsed(Duration::from_secs(1)));
+    }
+    lab.send(Message::Resize(80, 24));
+    assert_eq!(scale(&lab), before);
+}
+
+#[test]
+fn the_keys_line_has_the_keys_of_what_is_open() {
+    let mut lab = Lab::opened((80, 24), ASCII_MONO);
+    for (open, keys) in [("o", "Left/Right turn"), ("?", "to filter"), ("e", "Enter writes"), ("B", "x takes it away")] {
+        lab.press(open);
+        assert!(keys_line(&lab).contains(keys) && !keys_line(&lab).contains("n/N"), "{open}: {}", keys_line(&lab));
+        lab.press("Esc");
+    }
+    lab.press(">");
+    assert_eq!(lab.model.message, "plays at speed 2");
 }

@@ -213,6 +213,8 @@ fn explained(run: &Run, repairs: &[Repair]) -> String {
                 || "before the first op its parameters, gradients and optimizer state take".to_owned(),
                 |op| format!("with the result of `{}` it holds", head(run.program, op)),
             );
+            let [needed, limit] = needed.beside(*limit);
+            let rank = run.program.whole(*rank);
             format!(
                 "\n{rank} runs out of memory: {what} {needed}, and its device has {limit}. A run fits if it needs less than that: \
                  more pipeline stages, fewer or smaller micro-batches, or a larger `hardware.memory_gb`.\n"

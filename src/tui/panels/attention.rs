@@ -5,7 +5,7 @@ use crate::base::units::short_number;
 use crate::observe::blocks::{Block, Blocks, Stage, visitors};
 use crate::observe::state::At;
 use crate::tui::data::{PanelView, QueryState};
-use crate::tui::pen::Pen;
+use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
 
 /// Columns of a block: its pairs and a mark.
@@ -94,9 +94,10 @@ pub fn side(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
             return more_below(pen);
         }
         let token = attention.positions(rank).get(row).copied().unwrap_or(0);
-        let x = pen.say(1, y, &format!("{:<4}token {token:<4}", format!("r{rank}")), Role::Text);
+        let (word, place) = if pen.width() < 50 { ("t", 3) } else { ("token ", 4) };
+        let x = pen.say(1, y, &format!("{:<4}{word}{token:<place$}", format!("r{rank}")), Role::Text);
         match known.iter().find(|query| query.rank.index() == rank && query.row == row) {
-            Some(query) => pen.say(x + 1, y, &softmax(query, pen.width().saturating_sub(x + 1)), Role::Strong),
+            Some(query) => pen.say(x + 1, y, &softmax(query, pen.width().saturating_sub(x + 1), pen.tier.dots()), Role::Strong),
             None => pen.say(x + 1, y, "no softmax", Role::Quiet),
         };
         y += 1;
@@ -109,18 +110,15 @@ pub fn side(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     }
 }
 
-/// `m 0.42  l 3.1  O 0.12 -0.4`, with as many elements as fit.
-fn softmax(query: &QueryState, room: u16) -> String {
+/// `m 0.42  l 3.1  O 0.12 -0.4`, with as many elements as fit, and dots for the others.
+fn softmax(query: &QueryState, room: u16, dots: &str) -> String {
     let statistics = format!("m {}  l {}  O", number(query.most), number(query.total));
-    let mut text = statistics;
-    for &element in &query.output {
-        let longer = format!("{text} {}", number(element));
-        if longer.len() > usize::from(room) {
-            break;
-        }
-        text = longer;
-    }
-    text
+    let with = |shown: usize| {
+        let elements = query.output[..shown].iter().map(|&element| number(element));
+        let more = (shown < query.output.len()).then(|| dots.to_owned());
+        std::iter::once(statistics.clone()).chain(elements).chain(more).collect::<Vec<_>>().join(" ")
+    };
+    (0..=query.output.len()).rev().map(with).find(|text| width_of(text) <= room).unwrap_or_else(|| with(0))
 }
 
 /// A number in few columns.

@@ -45,7 +45,7 @@ fn sentences(data: &RunData, rank: Rank, event: usize) -> Vec<(String, Role)> {
         && *full == rank
     {
         let at = op.map_or_else(|| "before its first op".to_owned(), text);
-        sentences.push((format!("OUT OF MEMORY: needs {needed} of {limit}, at {at}"), Role::Alert));
+        sentences.push((format!("OUT OF MEMORY: needs {}, at {at}", needed.out_of(*limit)), Role::Alert));
     }
     let peak = data.ledger.rank(rank).peak();
     let cause = peak.op.map_or_else(|| "before the first op".to_owned(), text);

@@ -85,7 +85,7 @@ pub fn transport(model: &Model, pen: &mut Pen<'_>) {
     let time = data.clock().show(model.now.time);
     let events = format!("{}/{}", model.now.event, data.events());
     if two_lines {
-        let speed = speed_text(model.player.speed);
+        let speed = model.player.speed_text();
         let x = pen.say(x, 0, &format!(" x{speed}   event {events}   t={time}{}", next_stop(model)), Role::Text);
         let layout = Layout::of(model);
         if layout.timeline().is_some() {
@@ -114,10 +114,6 @@ fn state(model: &Model) -> (&'static str, &'static str) {
         (false, _) if at_the_end => ("[]", "END"),
         (false, _) => ("|>", "PAUSED"),
     }
-}
-
-fn speed_text(speed: i8) -> String {
-    if speed < 0 { format!("1/{}", 1_u32 << speed.unsigned_abs().min(16)) } else { (1_u32 << speed.min(16)).to_string() }
 }
 
 fn next_stop(model: &Model) -> String {
@@ -177,8 +173,16 @@ pub fn message(model: &Model, pen: &mut Pen<'_>) {
     } else if ending {
         pen.say(1, 0, &whole_parts(&facts::sentence(&model.run.data), room, pen), Role::Quiet);
     } else {
-        pen.say(1, 0, &whole_parts(&model.message, room, pen), Role::Text);
+        pen.say(1, 0, &whole_parts(briefly(&model.message, room), room, pen), Role::Text);
     }
+}
+
+/// What a turned knob led to: in little room with the last word of its name, or without it. The learner knows what was turned.
+fn briefly(message: &str, room: u16) -> &str {
+    let Some((turned, answer)) = message.split_once(": ").filter(|(turned, _)| turned.contains(" = ")) else { return message };
+    let name = turned.split(" = ").next().unwrap_or_default();
+    let short = &message[name.rfind('.').map_or(0, |dot| dot + 1)..];
+    [message, short].into_iter().find(|text| width_of(text) <= room).unwrap_or(answer)
 }
 
 /// As many parts of a sentence as fit: what does not goes whole, as half a number is none.
@@ -191,7 +195,7 @@ fn whole_parts(sentence: &str, room: u16, pen: &Pen<'_>) -> String {
     shown.to_owned()
 }
 
-/// The keys that fit, those of the focused pane first.
+/// The keys that fit, those of the focused pane first; those of what lies over the view, if anything does.
 pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     let [help, [back, mut out]] = [Command::Help, Command::Back].map(|command| item(commands::binding(command)));
     if model.view == View::Lessons {
@@ -199,6 +203,10 @@ pub fn keys(model: &Model, layout: &Layout, pen: &mut Pen<'_>) {
     }
     let last = [help, [back, out]];
     let reserved: u16 = last.iter().map(|item| width_of(&item.join(" ")) + 2).sum();
+    if let Some(keys) = model.overlay.keys() {
+        keys.iter().fold(1, |x, (key, word)| key_and_word(pen, x, key, word));
+        return;
+    }
     let pane = layout.focused(model).map(|placed| placed.pane);
     let mut x = 1;
     let idle = model.view == View::Lesson && is_idle(model);
@@ -349,6 +357,7 @@ fn footer(view: View, pane: Option<Pane>) -> &'static [Command] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tui::model::Player;
 
     #[test]
     fn a_share_stays_within_its_columns() {
@@ -362,6 +371,17 @@ mod tests {
 
     #[test]
     fn speeds_are_powers_of_two() {
-        assert_eq!(["1/8", "1/2", "1", "4"], [-3, -1, 0, 2].map(speed_text).each_ref().map(String::as_str));
+        let text = |speed| Player { speed, ..Player::default() }.speed_text();
+        assert_eq!(["1/8", "1/2", "1", "4"], [-3, -1, 0, 2].map(text).each_ref().map(String::as_str));
+    }
+
+    #[test]
+    fn the_answer_stays_where_the_question_does_not_fit() {
+        let message = "batch.micro_batches = 16: 57u a step, bubble 15.8 %, equals one device bit for bit";
+        let check = |room, expected: &str| assert_eq!(briefly(message, room), expected);
+        check(90, message);
+        check(80, "micro_batches = 16: 57u a step, bubble 15.8 %, equals one device bit for bit");
+        check(70, "57u a step, bubble 15.8 %, equals one device bit for bit");
+        assert_eq!(briefly("wrong: at r0 `F0`", 5), "wrong: at r0 `F0`");
     }
 }

@@ -35,7 +35,7 @@ pub fn runs(model: &Model, pen: &mut Pen<'_>) {
         paragraph(pen, 0, "A counts slots and B nanoseconds, or the reverse: they have no common axis", Role::Text);
         return;
     }
-    let left = 2 + u16::try_from(a.ranks().max(b.ranks()).saturating_sub(1).to_string().len()).unwrap_or(1) + 2;
+    let left = 3 + a.rank_width().max(b.rank_width());
     let width = pen.width().saturating_sub(left);
     let window = window(model, a, width);
     let shown = [in_ticks_of(window, b.clock(), a.clock()), window];
@@ -77,7 +77,7 @@ fn rows(data: &RunData) -> Vec<usize> {
 
 fn lane(data: &RunData, row: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) {
     let id = data.rows[row];
-    pen.say(1, area.y, &id.rank.to_string(), Role::Text);
+    pen.say(1, area.y, &data.program().whole(id.rank).to_string(), Role::Text);
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
     for (column, shown) in (0..area.width).zip(data.coverage.rows[row].columns(window, area.width)) {
         cell(shown, false, (area.x + column, area.y), pen);

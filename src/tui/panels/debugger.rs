@@ -6,8 +6,8 @@ use super::parts::{Cut, Line, choice, first_row, left, mark, op_text, ops, pane,
 use super::values;
 use crate::base::{OpId, Rank};
 use crate::observe::state::{At, Doing, State};
-use crate::program::Wait;
 use crate::program::head::head;
+use crate::program::{OpKind, Wait};
 use crate::tui::data::{PanelView, RunData};
 use crate::tui::pen::{Pen, width_of};
 use crate::tui::theme::Role;
@@ -37,7 +37,7 @@ fn programs(at: &At, view: &PanelView<'_>, area: Cut, pen: &mut Pen<'_>) {
     let count = u16::try_from(ranks.len()).unwrap_or(room);
     for (area, rank) in area.columns(count).into_iter().zip(ranks) {
         let focus = rank == view.focus;
-        let title = format!("{rank}{}  {}", stage(at, rank), if focus { "focus" } else { "" });
+        let title = format!("{}{}  {}", at.run.program.whole(rank), stage(at, rank), if focus { "focus" } else { "" });
         pane(pen, area, title.trim_end(), focus, |inside| program(at, view, rank, inside));
     }
 }
@@ -122,14 +122,15 @@ fn line(at: &At, view: &PanelView<'_>, (place, op): (usize, OpId), stands: Optio
         pen.say(1, y, ">", role);
     }
     let x = pen.say(2, y, &format!("{place:>3}"), Role::Quiet) + 1;
-    let doing = stands.map_or("", |stands| word(at, op, stands));
+    let is_left_out = matches!(at.run.program.kind(op), OpKind::Skipped(_));
+    let doing = if is_left_out { LEFT_OUT } else { stands.map_or("", |stands| word(at, op, stands)) };
     // A state is never cut, and rather shortened than an op.
     let whole = pen.width().saturating_sub(x);
     let long = width_of(&op_text(at.run.program, op, whole, pen.tier)) + width_of(doing) >= whole;
     let doing = if long { short(doing) } else { doing };
     let word_width = if doing.is_empty() { 0 } else { width_of(doing) + 1 };
     let x = pen.say(x, y, &op_text(at.run.program, op, whole.saturating_sub(word_width), pen.tier), role);
-    let role = if doing.starts_with(short(BLOCKED)) { Role::Mark } else { role };
+    let role = if is_left_out || doing.starts_with(short(BLOCKED)) { Role::Mark } else { role };
     pen.say(x + 1, y, doing, role);
 }
 
@@ -144,6 +145,9 @@ fn short(word: &'static str) -> &'static str {
 
 /// The word for a rank or an op that waits for another rank.
 pub const BLOCKED: &str = "BLOCKED";
+
+/// The words for an op that a trouble rule took out of the program.
+const LEFT_OUT: &str = "left out";
 
 /// What an op does now, in a word. A rank is blocked only at the op at which it stands: what another stream waits for holds nobody up yet.
 fn word(at: &At, op: OpId, stands: bool) -> &'static str {
@@ -176,7 +180,7 @@ fn facts(data: &RunData, at: &At, view: &PanelView<'_>, mut area: Cut, pen: &mut
         pane(pen, flights, "Messages in flight", false, |inside| flight_table(at, inside));
     }
     let values = area.left(area.0.width / 2);
-    pane(pen, values, &format!("{} values  v", view.focus), false, |inside| {
+    pane(pen, values, &format!("{} values  v", data.program().whole(view.focus)), false, |inside| {
         values::draw(data, at, view, 0, inside);
     });
     pane(pen, area.0, "Where  w", false, |inside| {
@@ -187,11 +191,20 @@ fn facts(data: &RunData, at: &At, view: &PanelView<'_>, mut area: Cut, pen: &mut
 fn rank_table(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let all = at.run.program.ranks();
     let sentences = if pen.height() > 7 { 3 } else { 2 };
-    let room = usize::from(pen.height().saturating_sub(sentences)).max(1);
+    let fits = usize::from(pen.height().saturating_sub(sentences)).max(1);
+    // In two lines a second rank says more than how many are left out.
+    let is_told = all > fits && fits > 2;
+    let room = fits - usize::from(is_told);
     let first = first_row(view.focus.index(), all, room);
     let lines: Vec<Line> = (first..all).take(room).map(|rank| rank_line(at, view, Rank::new(rank))).collect();
     let heads = [left("rank"), right("op"), left("state"), ops("on"), right("since")];
-    let y = table(pen, 0, &heads, &lines);
+    let mut y = table(pen, 0, &heads, &lines);
+    if is_told {
+        pen.say(1, y, &format!("{} {} more ranks", pen.tier.dots(), all - lines.len()), Role::Quiet);
+        y += 1;
+    } else if all > room {
+        pen.say_right(0, y.saturating_sub(1), 0, pen.tier.dots(), Role::Quiet);
+    }
     let y = paragraph(pen, y, &blocked_sentence(at), Role::Text);
     if pen.height() > y {
         paragraph(pen, y, &flight_sentence(at), Role::Quiet);
@@ -200,7 +213,7 @@ fn rank_table(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 
 fn rank_line(at: &At, view: &PanelView<'_>, rank: Rank) -> Line {
     let chosen = rank == view.focus;
-    let (name, role) = (format!("{}{rank}", mark(chosen)), choice(chosen, view.focused));
+    let (name, role) = (format!("{}{}", mark(chosen), at.run.program.whole(rank)), choice(chosen, view.focused));
     let Some(stand) = at.stand(rank) else {
         return Line { role: if chosen { role } else { Role::Quiet }, cells: vec![name, String::new(), "done".to_owned()] };
     };
@@ -228,7 +241,10 @@ pub fn blocked_sentence(at: &At) -> String {
     let cycles = at.wait_graph().cycles;
     let circle = match cycles.first() {
         None => "no cycle".to_owned(),
-        Some(cycle) => format!("cycle {}", cycle.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(" ")),
+        Some(cycle) => format!(
+            "cycle {}",
+            cycle.iter().map(|(rank, _)| at.run.program.whole(*rank).to_string()).collect::<Vec<_>>().join(" ")
+        ),
     };
     format!("{blocked} of {ranks} ranks blocked, {circle}")
 }
@@ -252,7 +268,7 @@ pub fn message_text(at: &At, send: OpId) -> String {
     let program = at.run.program;
     let name = crate::observe::kind::message(at.run, send).map_or_else(String::new, |name| name.to_string());
     let channel = program.kind(send).channel().map(|channel| program.channels[channel.index()]);
-    channel.map_or(name.clone(), |channel| format!("{name} {}->{}", channel.from, channel.to))
+    channel.map_or(name.clone(), |channel| format!("{name} {}->{}", program.whole(channel.from), program.whole(channel.to)))
 }
 
 fn flight_table(at: &At, pen: &mut Pen<'_>) {
@@ -276,7 +292,7 @@ fn flight_table(at: &At, pen: &mut Pen<'_>) {
 /// Where the focus rank stands: op, slot, step, phase, and the chain to the cause. Returns the line below.
 fn place_lines(data: &RunData, at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) -> u16 {
     let Some(stand) = at.stand(view.focus) else {
-        pen.say(1, 0, &format!("{} has nothing left to do", view.focus), Role::Text);
+        pen.say(1, 0, &format!("{} has nothing left to do", data.program().whole(view.focus)), Role::Text);
         return 1;
     };
     let wide = pen.height() > 9;

@@ -1,7 +1,7 @@
 //! A mixture of experts: how many tokens of which rank go to which expert, who has most to do, and where the tokens of one rank go.
 
 use super::facts::percent;
-use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, ratio, right, table};
+use super::parts::{Head, Line, cells, choice, first_row, left, mark, more_below, paragraph, ratio, right, table, wrapped};
 use crate::base::words::counted;
 use crate::base::{Bytes, CollectiveId, OpId};
 use crate::observe::blocks::Stage;
@@ -62,17 +62,20 @@ pub fn grid(routes: &Routes, at: &At, pen: &mut Pen<'_>) {
         }
     }
     let y = sums(routes, shown, 2 + u16::try_from(rows).unwrap_or(0), pen);
+    // The legend comes first, then the bars: a letter that nobody explains says nothing.
+    let legend = if lines > rows + 1 { wrapped(LEGEND, pen.width().saturating_sub(2), 2).len() } else { 0 };
     let left = lines.saturating_sub(rows);
-    let y = burdens(routes, (y, layer.ranks.min(left.max(1))), pen);
-    if left > layer.ranks + LEGEND.len() / usize::from(pen.width().max(1)) {
-        paragraph(pen, y + 1, LEGEND, Role::Quiet);
+    let bars = layer.ranks.min(left.saturating_sub(legend).max(1));
+    let y = burdens(routes, (y, bars), pen);
+    if left >= bars + legend && legend > 0 {
+        paragraph(pen, y, LEGEND, Role::Quiet);
     }
-    if rows < layer.ranks || shown.len() < all.len() {
+    if rows < layer.ranks || shown.len() < all.len() || bars < layer.ranks {
         more_below(pen);
     }
 }
 
-const LEGEND: &str = "tokens of a rank at an expert: > on their way, . there, = forward, f results, < backward, b gradients";
+const LEGEND: &str = "tokens: > on their way, . there, = forward, f results, < backward, b gradients";
 
 /// The experts over their columns, and over them the ranks that have them.
 fn heads(routes: &Routes, shown: &[Column], pen: &mut Pen<'_>) {

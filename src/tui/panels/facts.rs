@@ -29,15 +29,18 @@ pub fn facts(data: &RunData) -> Vec<String> {
 #[must_use]
 pub fn sentence(data: &RunData) -> String {
     let report = &data.report;
-    let mut parts = vec![verdict(data)];
+    let mut parts = Vec::new();
     if data.record.trace.outcome == Outcome::Completed {
         // A bare collective has no training steps.
         parts.push(step_time(data, if data.program().setting.model.is_some() { " a step" } else { "" }));
         if let Some(ratio) = report.bubble.ratio {
-            parts.push(format!("bubble {} (of the work {})", percent(report.bubble.fraction), percent(ratio)));
+            parts.push(format!("bubble {} ({})", percent(report.bubble.fraction), of_work(ratio)));
         }
-        parts.extend(loss(report));
     }
+    // What went wrong comes first; that nothing did, behind the numbers.
+    let is_good = data.record.trace.outcome == Outcome::Completed && report.verdict.kind != VerdictKind::Wrong;
+    parts.insert(if is_good { parts.len() } else { 0 }, verdict(data));
+    parts.extend(loss(report).filter(|_| data.record.trace.outcome == Outcome::Completed));
     parts.join(", ")
 }
 
@@ -64,7 +67,7 @@ pub fn ranks(data: &RunData) -> String {
 fn judgement(data: &RunData) -> String {
     match (&data.record.trace.outcome, data.report.verdict.kind) {
         (Outcome::Deadlocked(_), _) => "DEADLOCK".to_owned(),
-        (Outcome::OutOfMemory { rank, .. }, _) => format!("OUT OF MEMORY on {rank}"),
+        (Outcome::OutOfMemory { rank, .. }, _) => format!("OUT OF MEMORY on {}", data.program().whole(*rank)),
         (Outcome::Completed, VerdictKind::Equal) if data.report.verdict.delayed_weights => {
             "= one device of old weights".to_owned()
         }
@@ -81,7 +84,7 @@ fn verdict(data: &RunData) -> String {
     match (&data.record.trace.outcome, verdict.kind) {
         (Outcome::Deadlocked(graph), _) => match graph.cycles.first() {
             Some(cycle) => {
-                let ranks: Vec<String> = cycle.iter().map(|(rank, _)| rank.to_string()).collect();
+                let ranks: Vec<String> = cycle.iter().map(|(rank, _)| data.program().whole(*rank).to_string()).collect();
                 format!("deadlock: {} wait for each other", ranks.join(" and "))
             }
             None => match graph.edges.iter().find(|edge| edge.on_op.is_none()) {
@@ -90,7 +93,7 @@ fn verdict(data: &RunData) -> String {
             },
         },
         (Outcome::OutOfMemory { rank, needed, limit, .. }, _) => {
-            format!("out of memory: {rank} would hold {needed} of {limit}")
+            format!("out of memory: {} would hold {}", data.program().whole(*rank), needed.out_of(*limit))
         }
         (Outcome::Completed, VerdictKind::Equal) => format!("equals {} bit for bit", verdict.device()),
         (Outcome::Completed, VerdictKind::ExpectedDrift) => {
@@ -110,6 +113,16 @@ fn verdict(data: &RunData) -> String {
 fn loss(report: &Report) -> Option<String> {
     let (first, last) = (report.loss.first()?, report.loss.last()?);
     Some(if report.loss.len() == 1 { format!("loss {first:.3}") } else { format!("loss {first:.3} to {last:.3}") })
+}
+
+/// Idle time as a share of the work: `of the work 37.5 %`; from ten times on `18 times the work`.
+#[must_use]
+pub fn of_work(ratio: f64) -> String {
+    if ratio < 10.0 {
+        format!("of the work {}", percent(ratio))
+    } else {
+        format!("{} times the work", short_number(ratio.round()))
+    }
 }
 
 /// `27.3 %`.

@@ -37,13 +37,13 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, room: u16, pen: &mut Pen<'_>) 
 fn line(data: &RunData, run: &Run, gap: &Gap, role: Role) -> Line {
     let clock = data.clock();
     let cells = vec![
-        format!("{}{}", mark(role != Role::Text), gap.rank),
+        format!("{}{}", mark(role != Role::Text), data.program().whole(gap.rank)),
         clock.show(gap.start),
         clock.show(gap.end),
         clock.show(gap.end - gap.start),
         gap.kind.name().to_owned(),
         because(run, gap),
-        remedy(data, gap.kind).to_owned(),
+        remedy(data, run, gap).to_owned(),
     ];
     Line { role, cells }
 }
@@ -58,7 +58,7 @@ fn because(run: &Run, gap: &Gap) -> String {
     let from = ranks.first().map_or_else(String::new, |rank| format!(" from {rank}"));
     let root = match chain.end {
         End::Running => format!(" ({} ran)", label(run, chain.root)),
-        End::Never(rank) => format!(" ({rank} never comes)"),
+        End::Never(rank) => format!(" ({} never comes)", run.program.whole(rank)),
         End::Circle => " (a circle)".to_owned(),
         End::OnTheWay => format!(" ({} on the way)", label(run, chain.root)),
         End::Free => String::new(),
@@ -73,7 +73,7 @@ fn first_need(run: &Run, chain: &Chain) -> String {
     messages.next().map_or_else(|| label(run, chain.root), |name| name.to_string())
 }
 
-/// The ranks that the chain goes through, without the first.
+/// The ranks that the chain goes through, without the first, by their names.
 fn route(run: &Run, op: OpId, chain: &Chain) -> Vec<crate::base::Rank> {
     const MOST: usize = 12;
     let mut ranks = vec![run.program.rank_of(op)];
@@ -83,13 +83,20 @@ fn route(run: &Run, op: OpId, chain: &Chain) -> Vec<crate::base::Rank> {
             ranks.push(rank);
         }
     }
-    ranks.remove(0);
-    ranks
+    ranks.iter().skip(1).map(|&rank| run.program.whole(rank)).collect()
+}
+
+/// Whether a ramp is the time of a collective or message that nothing comes before: the same wait as one between ops.
+fn is_of_a_transfer(run: &Run, gap: &Gap) -> bool {
+    let Some(op) = gap.op.filter(|_| gap.kind == GapKind::RampUp) else { return false };
+    let chain = chain(run, op, gap.start);
+    matches!(chain.end, End::Running | End::OnTheWay) && !run.computes(chain.root)
 }
 
 /// What makes such gaps shorter, or a smaller share.
-fn remedy(data: &RunData, kind: GapKind) -> &'static str {
+fn remedy(data: &RunData, run: &Run, gap: &Gap) -> &'static str {
     let pipeline = data.prepared.asked.stages > 1;
+    let kind = if is_of_a_transfer(run, gap) { GapKind::Exposed } else { gap.kind };
     match (kind, pipeline) {
         (GapKind::Blocked, _) => "what it waits for must come (7 Waits)",
         (GapKind::Exposed, true) => "faster links, larger micro-batches",

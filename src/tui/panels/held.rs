@@ -2,7 +2,9 @@
 
 use ratatui::layout::Rect;
 
+use super::parts::{first_row, mark, more_ranks};
 use super::timeline;
+use crate::base::Rank;
 use crate::tui::axis::Window;
 use crate::tui::in_flight::InFlight;
 use crate::tui::model::Model;
@@ -14,13 +16,14 @@ use crate::tui::update::timeline::window;
 #[must_use]
 pub fn title(model: &Model) -> String {
     let peaks = model.run.data.in_flight.iter().take(MOST_PEAKS).map(|held| held.peak().to_string());
-    format!("In flight  peaks {}", peaks.collect::<Vec<_>>().join(" "))
+    let more = if model.run.data.in_flight.iter().any(|held| held.peak() > 9) { "  + is more than 9" } else { "" };
+    format!("In flight  peaks {}{more}", peaks.collect::<Vec<_>>().join(" "))
 }
 
 /// Peaks for which a title has room.
 const MOST_PEAKS: usize = 16;
 
-/// One line a rank, with a blank line between where there is room. In the width of the timeline above, the digits stand below its columns.
+/// One line a rank, with a blank line between where there is room; those around the focus rank if not all fit. In the width of the timeline above, the digits stand below its columns.
 pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let data = &*model.run.data;
     let ranks = &data.in_flight;
@@ -29,12 +32,19 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let axis = window(model, width);
     let lines = u16::try_from(ranks.len()).unwrap_or(u16::MAX);
     let apart = if lines.saturating_mul(2) <= pen.height() + 1 { 2 } else { 1 };
-    for (y, (rank, held)) in (0..pen.height()).step_by(apart).zip(ranks.iter().enumerate()) {
+    let room = usize::from(pen.height()).saturating_sub(usize::from(lines > pen.height()));
+    let first = first_row(model.focus_rank().index(), ranks.len(), room.div_ceil(apart));
+    let mut y = 0;
+    for (rank, held) in ranks.iter().enumerate().skip(first).take(room.div_ceil(apart)) {
         let selected = rank == model.focus_rank().index();
-        let name = format!("{}r{rank}", if selected { '>' } else { ' ' });
+        let name = format!("{}{}", mark(selected), data.program().whole(Rank::new(rank)));
         pen.say(0, y, &name, if selected { Role::Strong } else { Role::Text });
         pen.put(left - 1, y, pen.tier.bar(), pen.theme.style(Role::Frame));
         digits(model, held, &axis, &mut pen.part(Rect::new(left, y, width, 1)));
+        y += if apart == 2 { 2 } else { 1 };
+    }
+    if lines > pen.height() {
+        more_ranks(pen, ranks.len() - room.min(ranks.len()));
     }
 }
 

@@ -4,10 +4,10 @@
 use ratatui::layout::Rect;
 
 use super::popup::centred;
-use crate::observe::Kind;
+use super::timeline;
 use crate::tui::commands::{self, Binding, Command, Group, TABLE};
 use crate::tui::model::{Model, View};
-use crate::tui::pen::{Pen, width_of};
+use crate::tui::pen::Pen;
 use crate::tui::theme::Role;
 
 enum Line {
@@ -21,7 +21,7 @@ pub fn draw(model: &Model, filter: &str, scroll: usize, pen: &mut Pen<'_>) {
     let (width, height) = (pen.width().saturating_sub(4).min(110), pen.height().saturating_sub(2));
     let mut panel = centred(pen, width, height);
     let mut inside = panel.framed(&format!("Help  type to filter: {filter}_   Up and Down scroll, Esc closes"), true);
-    let legend = 3;
+    let legend = if inside.width() >= 100 { 3 } else { 4 };
     let body = inside.height().saturating_sub(legend);
     let lines = lines(model, filter);
     let columns = if inside.width() >= 100 && filter.is_empty() { 2 } else { 1 };
@@ -82,7 +82,12 @@ fn contains(text: &str, filter: &str) -> bool {
 }
 
 /// What the numbers of the metrics are.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 13] = [
+    ("u", "a slot, the unit of modelled time"),
+    ("clock", "modelled: costs say how long ops take"),
+    ("L0 L1 L2", "lanes: ops have labels, cells, or share"),
+    ("comp net", "lanes: what computes, what moves data"),
+    ("P G O A", "memory; B buckets M messages S scratch"),
     ("bubble", "idle between its ops, for data"),
     ("ramp", "idle before its first, behind its last"),
     ("exposed", "idle while what it needs is moving"),
@@ -121,30 +126,11 @@ fn entry(line: &'static Binding, filter: &str) -> Option<Line> {
     (contains(&keys, filter) || contains(help, filter) || contains(line.name, filter)).then_some(Line::Keys(keys, help))
 }
 
-/// What the glyphs mean, in as many of the lines as they need; none is cut.
+/// What the glyphs mean, in as many lines as they need; none is cut.
 fn glyphs(pen: &mut Pen<'_>) {
-    let kinds = [
-        Kind::Forward,
-        Kind::Backward,
-        Kind::BackwardWeight,
-        Kind::Recompute,
-        Kind::Optimizer,
-        Kind::Collective,
-        Kind::SendActivation,
-        Kind::SendGradient,
-        Kind::Transfer,
-        Kind::Waiting,
-        Kind::Bubble,
-    ];
-    let kinds = kinds.map(|kind| (pen.tier.fill(kind), pen.theme.stroke(kind), kind.name()));
-    let mixed = (pen.tier.mixed(), pen.theme.style(Role::Text), "mixed");
-    let (first, mut x, mut y) = (9, 9, u16::from(pen.width() >= 100));
-    pen.say(1, y, "GLYPHS", Role::Strong);
-    for (glyph, style, name) in kinds.into_iter().chain([mixed]) {
-        if x + 2 + width_of(name) > pen.width() {
-            (x, y) = (first, y + 1);
-        }
-        pen.put(x, y, glyph, style);
-        x = pen.say(x + 2, y, name, Role::Quiet) + 2;
-    }
+    pen.say(1, 0, "GLYPHS", Role::Strong);
+    let mut entries = timeline::kinds(pen, |_| true);
+    entries.push((pen.tier.mixed(), pen.theme.style(Role::Text), "mixed".to_owned()));
+    entries.push(('!', pen.theme.style(Role::Alert), "alert".to_owned()));
+    timeline::listed(&entries, (9, 0), 9, pen);
 }

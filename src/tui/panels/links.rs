@@ -168,13 +168,13 @@ fn draw_subject(subject: &Subject<'_>, wires: &Wires, at: &At, pen: &mut Pen<'_>
         Subject::Nothing => _ = pen.say(1, 0, "This run moves no data between ranks.", Role::Text),
         Subject::Attention(blocks) => attention::grid(blocks, at, pen),
         Subject::Experts(routes) => experts::grid(routes, at, pen),
-        Subject::Pipeline => wires.draw_line(pen),
+        Subject::Pipeline => wires.draw_line(at, pen),
         Subject::Collective(chunks) => match &chunks.shape {
             Shape::Ring(order) if wires::ring_fits(order.len(), pen) => {
                 let ranks: Vec<Rank> = order.iter().map(|&place| chunks.ranks[place]).collect();
-                wires.draw_ring(&ranks, pen);
+                wires.draw_ring(at, &ranks, pen);
             }
-            Shape::Tree(parents) => wires.draw_tree(&chunks.ranks, parents, pen),
+            Shape::Tree(parents) => wires.draw_tree(at, &chunks.ranks, parents, pen),
             _ => wires.draw_list(at, pen),
         },
     }
@@ -242,7 +242,7 @@ fn matrix(chunks: &Chunks, at: &At, pen: &mut Pen<'_>) {
     let rows = n.min(usize::from(pen.height().saturating_sub(3)).max(1));
     for (place, rank) in chunks.ranks.iter().enumerate().take(rows) {
         let y = 1 + u16::try_from(place).unwrap_or(0);
-        pen.say(1, y, &rank.to_string(), Role::Text);
+        pen.say(1, y, &at.run.program.whole(*rank).to_string(), Role::Text);
         let arriving = chunks.moving(place, at).and_then(|op| number(at.run, op));
         for chunk in 0..columns {
             let Some(held) = chunks.held(place, chunk, at.event) else { continue };
@@ -271,7 +271,7 @@ const LINKS: [Head; 8] =
     [left("link"), left("now"), left("busy so far"), right("bytes"), right("of"), right("alpha"), right("GB/s"), left("note")];
 
 /// Below this width the table of links says how busy they are in numbers alone.
-const NARROW: u16 = 36;
+const NARROW: u16 = 48;
 
 fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen: &mut Pen<'_>) {
     let room = usize::from(pen.height().saturating_sub(2)).max(1);
@@ -281,9 +281,10 @@ fn link_table(data: &RunData, at: &At, view: &PanelView<'_>, wires: &Wires, pen:
     let lines = wires.all.iter().enumerate().skip(first).take(room).map(|(place, wire)| {
         let role = choice(place == chosen, view.focused);
         let share = ratio(wire.carried.busy.0, elapsed.0);
-        let link = data.prepared.asked.link(wire.from, wire.to).map(|(_, link)| link);
+        let [from, to] = wire.ends(at.run.program);
+        let link = data.prepared.asked.link(from, to).map(|(_, link)| link);
         let cells = vec![
-            format!("{}{}->{}", mark(place == chosen), wire.from, wire.to),
+            format!("{}{from}->{to}", mark(place == chosen)),
             wire.now.clone(),
             if pen.width() < NARROW { percent(share) } else { format!("{} {:>4}", bar(pen, share), percent(share)) },
             wire.carried.bytes.to_string(),
@@ -329,9 +330,7 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &
     if wires.all.iter().any(|wire| wire.slow) {
         say("A step of a ring ends when its slowest link does.", Role::Text);
     }
-    if let Some(source) =
-        wires.all.first().and_then(|wire| data.prepared.asked.link(wire.from, wire.to)).map(|link| &link.1.source)
-    {
+    for source in wires.sources(data) {
         say(&format!("link: {source}"), Role::Quiet);
     }
 }

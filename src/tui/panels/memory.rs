@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::breakdown;
-use super::parts::{Cut, first_row, mark, pane};
+use super::parts::{Cut, first_row, mark, more_ranks, pane};
 use crate::base::units::{gcd, short_number};
 use crate::base::{Bytes, Rank, Ticks};
 use crate::observe::Kind;
@@ -26,6 +26,16 @@ pub const USES: [(char, &str, Option<Kind>); 7] = [
     ('S', "scratch", Some(Kind::Bubble)),
 ];
 
+/// From this height on, what is held over time stands below the bars.
+const WITH_TIME: u16 = 12;
+
+/// The height that it fills, of `room`: bars alone need no more than their lines.
+#[must_use]
+pub fn wanted_height(ranks: usize, room: u16) -> u16 {
+    let bars = u16::try_from(ranks).unwrap_or(u16::MAX).saturating_add(3);
+    if room < WITH_TIME { bars.min(room) } else { room }
+}
+
 /// Draws it at the position of `view`.
 pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let ranks = u16::try_from(data.lanes.ranks.len()).unwrap_or(u16::MAX);
@@ -34,7 +44,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     }
     let mut rest = Cut::of(pen);
     let apart = u16::from(ranks.saturating_mul(2) + 3 <= rest.0.height * 2 / 5) + 1;
-    let above = if rest.0.height < 12 { rest.0.height } else { (ranks.saturating_mul(apart) + 3).min(rest.0.height / 2) };
+    let above = if rest.0.height < WITH_TIME { rest.0.height } else { (ranks.saturating_mul(apart) + 3).min(rest.0.height / 2) };
     let bars_area = rest.top(above);
     let scale = Scale::of_ranks(data);
     pane(pen, bars_area, &bars_title(data, view, &scale), view.focused, |inside| bars(data, view, &scale, apart, inside));
@@ -45,11 +55,11 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let time = rest.left(if rest.0.width >= 100 { rest.0.width - breakdown } else { rest.0.width });
     let account = data.ledger.rank(view.focus);
     let scale = Scale::of_peak(data, account.peak().total());
-    let peak = account.peak();
-    let when = format!("{} over time  {}, stacked; peak {} at event {}", view.focus, scale.unit.1, peak.total(), peak.event);
+    let (peak, focus) = (account.peak(), data.program().whole(view.focus));
+    let when = format!("{focus} over time  {}, stacked; peak {} at event {}", scale.unit.1, peak.total(), peak.event);
     pane(pen, time, &when, false, |inside| over_time(data, view, &scale, inside));
     if rest.0.width > 0 {
-        pane(pen, rest.0, &format!("{} breakdown", view.focus), false, |inside| breakdown::draw(data, view, inside));
+        pane(pen, rest.0, &format!("{focus} breakdown"), false, |inside| breakdown::draw(data, view, inside));
     }
 }
 
@@ -106,17 +116,19 @@ fn bars_title(data: &RunData, view: &PanelView<'_>, scale: &Scale) -> String {
 fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &mut Pen<'_>) {
     let all = data.lanes.ranks.len();
     let lines = pen.height().saturating_sub(1).max(1);
+    let left = all.saturating_sub(usize::from(lines.div_ceil(apart)));
+    let lines = if left > 0 { lines.saturating_sub(1).max(1) } else { lines };
     let room = usize::from(lines.div_ceil(apart));
     let first = first_row(view.focus.index(), all, room);
     let texts: Vec<(Rank, String)> =
         (first..all).take(room).map(Rank::new).map(|rank| (rank, bar_text(data, view, rank))).collect();
     let text_width = texts.iter().map(|(_, text)| width_of(text)).max().unwrap_or(0);
-    let label = 5 + all.saturating_sub(1).checked_ilog10().map_or(1, |digits| u16::try_from(digits).unwrap_or(0) + 1);
+    let label = 4 + data.rank_width();
     let width = pen.width().saturating_sub(label + text_width + 3);
     for (y, (rank, text)) in (0..lines).step_by(usize::from(apart)).zip(texts) {
         let focus = rank == view.focus;
         let role = if focus { Role::Strong } else { Role::Text };
-        pen.say(1, y, &format!("{}{rank}", mark(focus)), role);
+        pen.say(1, y, &format!("{}{}", mark(focus), data.program().whole(rank)), role);
         let bar = Rect::new(label, y, width, 1);
         let sample = data.ledger.rank(rank).after(view.position.event);
         stacked(sample, scale, bar, pen);
@@ -128,6 +140,10 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
             pen.restyle(0, y, label.saturating_sub(1), style);
             pen.restyle(label + width + 1, y, pen.width(), style);
         }
+    }
+    if left > 0 && pen.height() > 2 {
+        let height = pen.height() - 1;
+        more_ranks(&mut pen.part(Rect::new(0, 0, pen.width(), height)), all - room);
     }
     legend(data, pen.height().saturating_sub(1), pen);
 }
@@ -166,24 +182,27 @@ pub fn style(role: Use, pen: &Pen<'_>) -> Style {
     USES[role as usize].2.map_or_else(Style::new, |kind| pen.theme.fill(kind))
 }
 
-/// The letters of the uses that occur in this run.
+/// The letters of the uses that occur in this run, and the dot of what is free; with short names where the whole ones do not fit.
 fn legend(data: &RunData, y: u16, pen: &mut Pen<'_>) {
+    let occurs = |role: &Use| {
+        data.metrics.ranks.iter().any(|rank| rank.peak_by_role[*role as usize] > Bytes::ZERO)
+            || data.ledger.ranks.iter().any(|account| account.samples[0].by_role[*role as usize] > Bytes::ZERO)
+    };
+    let uses: Vec<Use> = Use::ALL.into_iter().filter(occurs).collect();
+    let long = |role: Use| USES[role as usize].1;
+    let fits = uses.iter().map(|&role| width_of(long(role)) + 4).sum::<u16>() + width_of(FREE) < pen.width();
     let mut x = 1;
-    for role in Use::ALL {
-        let (letter, name, _) = USES[role as usize];
-        let occurs = data.metrics.ranks.iter().any(|rank| rank.peak_by_role[role as usize] > Bytes::ZERO)
-            || data.ledger.ranks.iter().any(|account| account.samples[0].by_role[role as usize] > Bytes::ZERO);
-        if occurs && x + 2 + width_of(name) <= pen.width() {
-            pen.put(x, y, letter, style(role, pen));
-            x = pen.say(x + 2, y, name, Role::Quiet) + 2;
-        }
+    for role in uses {
+        pen.put(x, y, USES[role as usize].0, style(role, pen));
+        x = pen.say(x + 2, y, if fits { long(role) } else { SHORT[role as usize] }, Role::Quiet) + 2;
     }
-    if x + width_of(FREE) <= pen.width() {
-        pen.say(x, y, FREE, Role::Quiet);
-    }
+    pen.say(x, y, FREE, Role::Quiet);
 }
 
 const FREE: &str = ". free";
+
+/// Names of the uses where there is little room.
+const SHORT: [&str; 7] = ["par", "grad", "opt", "act", "bkt", "msg", "tmp"];
 
 /// The focus rank's memory over the whole run: each column shows the most that was held within it.
 fn over_time(data: &RunData, view: &PanelView<'_>, scale: &Scale, pen: &mut Pen<'_>) {

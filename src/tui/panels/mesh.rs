@@ -26,7 +26,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         return pane(pen, rest.0, "Mesh", view.focused, say);
     };
     let run = data.run();
-    let rank = run.program.unfolded(view.focus, 0);
+    let rank = run.program.whole(view.focus);
     let parties = cube.parties(&run, rank);
     let wanted = u16::try_from(parties.len()).unwrap_or(u16::MAX).saturating_add(AROUND);
     let room = rest.0.height.saturating_sub(PICTURE);
@@ -44,8 +44,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         let lines: Vec<Line> = parties.iter().map(line).collect();
         let y = table(inside, 0, &HEADS, &lines);
         let fold = run.program.fold();
-        let others =
-            if fold > 1 { format!("{} is followed for {fold} ranks that do the same. ", view.focus) } else { String::new() };
+        let others = if fold > 1 { format!("{rank} is followed for {fold} ranks that do the same. ") } else { String::new() };
         let meaning = "A letter behind a rank is the axis along which the rank in brackets meets it.";
         paragraph(inside, y + 1, &format!("{others}{meaning}"), Role::Quiet);
     });

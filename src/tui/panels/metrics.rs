@@ -50,7 +50,7 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     pane(pen, rest.0, "Longest gaps  of the first step", false, |inside| {
         let others = if wide { String::new() } else { brief(&numbers) };
         let below = if wide { 7 } else { 6 + wrapped(&others, inside.width().saturating_sub(12), 2).len() };
-        let room = inside.height().saturating_sub(u16::try_from(below).unwrap_or(u16::MAX)).max(3);
+        let room = inside.height().saturating_sub(u16::try_from(below).unwrap_or(u16::MAX)).max(2);
         let y = gaps::draw(data, view, room, inside);
         closing(data, y, &others, wide, inside);
     });
@@ -67,7 +67,7 @@ fn shares(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     scale(bar, pen);
     for (y, rank) in (1..=lines).step_by(usize::from(apart)).zip((first..all).map(Rank::new)) {
         let role = if rank == view.focus { Role::Strong } else { Role::Text };
-        pen.say(1, y, &format!("{}{rank}", mark(rank == view.focus)), role);
+        pen.say(1, y, &format!("{}{}", mark(rank == view.focus), data.program().whole(rank)), role);
         share(data, rank, y, bar, pen);
         let metrics = &data.metrics.ranks[rank.index()];
         let part = |ticks: Ticks| percent(ratio(ticks.0, data.metrics.makespan.0));
@@ -196,7 +196,7 @@ fn numbers(data: &RunData) -> Vec<Line> {
     }
     let fullest = metrics.ranks.iter().max_by_key(|rank| (rank.peak_bytes, std::cmp::Reverse(rank.rank)));
     if let Some(rank) = fullest {
-        add(&format!("peak memory, {}", rank.rank), rank.peak_bytes.to_string(), none());
+        add(&format!("peak memory, {}", data.program().whole(rank.rank)), rank.peak_bytes.to_string(), none());
     }
     let to_input = per_rank(&metrics.ranks, |rank| rank.peak_in_flight);
     let is_longer = metrics.ranks.iter().any(|rank| rank.peak_in_flight_to_weight > rank.peak_in_flight);

@@ -102,7 +102,10 @@ const WORTH: u16 = 8;
 pub fn table(pen: &mut Pen<'_>, y: u16, heads: &[Head], lines: &[Line]) -> u16 {
     let shown = &lines[..lines.len().min(usize::from(pen.height().saturating_sub(y + 1)))];
     let widths: Vec<u16> = (0..heads.len()).map(|column| column_width(heads, shown, column)).collect();
-    let fits = fitting(&widths, pen.width());
+    // Of words the beginning may do; half a number is another one.
+    let needed: Vec<u16> =
+        heads.iter().zip(&widths).map(|(head, &width)| if head.right { width } else { width.min(WORTH) }).collect();
+    let fits = fitting(&widths, &needed, pen.width());
     let cells = heads[..fits].iter().map(|head| head.title.to_owned()).collect();
     row(pen, y, heads, &widths[..fits], &Line { role: Role::Quiet, cells });
     let mut y = y + 1;
@@ -140,11 +143,11 @@ fn column_width(heads: &[Head], lines: &[Line], column: usize) -> u16 {
     cells.map(|cell| width_of(cell)).chain([width_of(heads[column].title)]).max().unwrap_or(0)
 }
 
-/// How many columns fit, two blanks apart: all but the last one whole.
-fn fitting(widths: &[u16], room: u16) -> usize {
+/// How many columns fit, two blanks apart: all but the last one whole, and of that what is `needed`.
+fn fitting(widths: &[u16], needed: &[u16], room: u16) -> usize {
     let mut used = 1;
-    for (place, &width) in widths.iter().enumerate() {
-        if used + width.min(WORTH) > room {
+    for (place, (&width, &needed)) in widths.iter().zip(needed).enumerate() {
+        if used + needed > room {
             return place.max(1).min(widths.len());
         }
         used = used.saturating_add(width + 2);
@@ -203,6 +206,13 @@ pub fn more_below(pen: &mut Pen<'_>) {
     let dots = pen.tier.dots();
     if let Some(last) = pen.height().checked_sub(1) {
         pen.say_right(0, last, 0, dots, Role::Quiet);
+    }
+}
+
+/// Says on the last line how many ranks are not shown.
+pub fn more_ranks(pen: &mut Pen<'_>, left: usize) {
+    if let Some(last) = pen.height().checked_sub(1).filter(|_| left > 0) {
+        pen.say(1, last, &format!("{} {left} more ranks", pen.tier.dots()), Role::Quiet);
     }
 }
 
@@ -295,12 +305,15 @@ mod tests {
 
     #[test]
     fn columns_that_do_not_fit_are_dropped_from_the_right() {
-        let check = |widths: &[u16], room, expected| assert_eq!(fitting(widths, room), expected, "{widths:?} in {room}");
+        let words = |widths: &[u16]| widths.iter().map(|&width| width.min(WORTH)).collect::<Vec<u16>>();
+        let check =
+            |widths: &[u16], room, expected| assert_eq!(fitting(widths, &words(widths), room), expected, "{widths:?} in {room}");
         check(&[4, 4, 20], 40, 3);
         check(&[4, 4, 20], 22, 3);
         check(&[4, 4, 20], 20, 2);
         check(&[4, 4, 20], 3, 1);
         check(&[], 3, 0);
+        assert_eq!(fitting(&[4, 4, 9], &[4, 4, 9], 21), 2, "half a number is another one");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::tui::theme::Role;
 pub fn title(model: &Model) -> String {
     let Some(row) = model.cursor_row() else { return "Selected".to_owned() };
     let time = model.run.data.clock().show(Ticks(model.timeline.cursor.time));
-    format!("Selected  {}  t={time}", row.name())
+    format!("Selected  {}  t={time}", model.run.data.row_name(row))
 }
 
 /// One fact a line.

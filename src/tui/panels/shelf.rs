@@ -3,6 +3,7 @@
 use super::text;
 use crate::teach::library::Broken;
 use crate::teach::{Lesson, Library};
+use crate::tui::glyphs::Tier;
 use crate::tui::lesson::{LINE, Line as Words, text_lines};
 use crate::tui::model::Model;
 use crate::tui::pen::Pen;
@@ -13,18 +14,31 @@ pub fn list(model: &Model, pen: &mut Pen<'_>) {
     let library = &model.shelf.contents;
     let lines = lines(library);
     let selected = lines.iter().position(|line| matches!(line, Line::Entry(index) if *index == model.shelf.selected));
-    let height = usize::from(pen.height());
-    let first = (selected.unwrap_or(0) + 2).saturating_sub(height);
+    let is_cut = lines.len() > usize::from(pen.height());
+    let height = pen.height() - u16::from(is_cut && pen.height() > 0);
+    let first = (selected.unwrap_or(0) + 2).saturating_sub(usize::from(height)).min(lines.len());
     if lines.is_empty() {
         pen.say(1, 0, "no lessons found", Role::Quiet);
     }
-    for (y, line) in (0..pen.height()).zip(&lines[first.min(lines.len())..]) {
+    if is_cut {
+        pen.say(1, height, &elsewhere(&lines, first..first + usize::from(height), pen.tier), Role::Quiet);
+    }
+    for (y, line) in (0..height).zip(&lines[first..]) {
         match line {
             Line::Blank => {}
             Line::Chapter(name) => _ = pen.say(1, y, name, Role::Strong),
             Line::Entry(index) => entry(library, *index, *index == model.shelf.selected, y, pen),
         }
     }
+}
+
+/// How many lessons stand above the shown lines, and how many below.
+fn elsewhere(lines: &[Line], shown: std::ops::Range<usize>, tier: Tier) -> String {
+    let count = |lines: &[Line]| lines.iter().filter(|line| matches!(line, Line::Entry(_))).count();
+    let (above, below) = (count(&lines[..shown.start]), count(&lines[shown.end.min(lines.len())..]));
+    let parts = [(above, "above"), (below, "below")].into_iter().filter(|part| part.0 > 0);
+    let parts: Vec<String> = parts.map(|(count, place)| format!("{count} more {place}")).collect();
+    format!("{} {}", tier.dots(), parts.join(", "))
 }
 
 /// How many lines can be selected: lessons, and behind them those that could not be read.

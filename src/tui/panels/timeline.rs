@@ -66,8 +66,7 @@ pub fn axis_width(data: &RunData, width: u16) -> u16 {
 /// The marker, the longest name, the upright line.
 #[must_use]
 pub fn label_width(data: &RunData) -> u16 {
-    let digits = data.ranks().saturating_sub(1).checked_ilog10().unwrap_or(0);
-    9 + u16::try_from(digits).unwrap_or(0)
+    7 + data.rank_width()
 }
 
 /// The rows that the cursor can reach on `lanes` lanes: all if they fit or have to be scrolled, else the compute streams.
@@ -115,7 +114,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> String {
         if computes {
             utilisation(model, &window, left, y + 1, pen);
         }
-        legend(model, mixed || level == Level::Bucketed, y + 1 + u16::from(computes), pen);
+        legend(model, &shown, mixed || level == Level::Bucketed, y + 1 + u16::from(computes), pen);
     }
     let rule = if level == Level::Bucketed && !has_legend { ", its largest kind" } else { "" };
     title(data, shown.len(), level, &window) + rule
@@ -187,7 +186,7 @@ fn playhead(model: &Model, window: &Window, left: u16, y: u16, glyph: char, pen:
 fn lane(model: &Model, index: usize, window: &Window, area: Rect, pen: &mut Pen<'_>) -> (Level, bool) {
     let data = &*model.run.data;
     let (id, selected) = (data.rows[index], is_selected(model, index));
-    name(id, selected, area, pen);
+    name(data, id, selected, area, pen);
     let (mut level, mut mixed) = (Level::default(), false);
     for (column, shown) in (0..area.width).zip(data.coverage.rows[index].columns(window, area.width)) {
         if shown.shared {
@@ -232,10 +231,10 @@ fn is_selected(model: &Model, index: usize) -> bool {
     index == cursor || (rows[index].compute && rows.get(cursor).is_some_and(|row| row.rank == rows[index].rank && !row.compute))
 }
 
-fn name(id: RowId, selected: bool, area: Rect, pen: &mut Pen<'_>) {
+fn name(data: &RunData, id: RowId, selected: bool, area: Rect, pen: &mut Pen<'_>) {
     let role = if selected { Role::Strong } else { Role::Text };
     pen.say(0, area.y, if selected { ">" } else { " " }, role);
-    let x = if id.names_rank { pen.say(1, area.y, &id.rank.to_string(), role) } else { 3 };
+    let x = if id.names_rank { pen.say(1, area.y, &data.program().whole(id.rank).to_string(), role) } else { 3 };
     pen.say(x + 1, area.y, id.stream(), if selected && id.names_rank { Role::Strong } else { Role::Quiet });
     pen.put(area.x.saturating_sub(1), area.y, pen.tier.bar(), pen.theme.style(Role::Frame));
 }
@@ -316,26 +315,59 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
     }
 }
 
-/// What the glyphs in this run mean, as many as fit whole; first the rule of cells that hold more than one thing, if there are any.
-fn legend(model: &Model, shared: bool, y: u16, pen: &mut Pen<'_>) {
-    let coverage = &model.run.data.coverage;
-    let mut x = 1;
+/// A glyph with its style and its meaning.
+pub(super) type Entry = (char, Style, String);
+
+/// What stands in the shown lanes, in as many lines as there are: first the rule of cells that hold more than one thing, if there are any.
+fn legend(model: &Model, shown: &[usize], shared: bool, y: u16, pen: &mut Pen<'_>) {
+    let data = &*model.run.data;
+    let text = pen.theme.style(Role::Text);
+    let mut entries: Vec<Entry> = Vec::new();
     if model.timeline.critical {
-        pen.put(x, y, pen.tier.hollow(), pen.theme.style(Role::Text));
-        x = pen.say(x + 2, y, "f1 has slack", Role::Quiet) + 2;
+        entries.push((pen.tier.hollow(), text, "f1 has slack".to_owned()));
     }
+    let mut x = 1;
     if shared {
-        x = pen.say(x, y, "a cell: its largest kind, ", Role::Quiet);
-        pen.put(x, y, pen.tier.mixed(), pen.theme.style(Role::Text));
-        x = pen.say(x + 1, y, " if none has 60 %", Role::Quiet) + 2;
+        x = pen.say(x, y, "a cell: its largest kind,", Role::Quiet) + 1;
+        entries.push((pen.tier.mixed(), text, "if none has 60 %".to_owned()));
     }
-    for &kind in &coverage.kinds {
-        if x + 2 + width_of(kind.name()) <= pen.width() {
-            pen.put(x, y, pen.tier.fill(kind), fill_style(kind, pen));
-            x = pen.say(x + 2, y, kind.name(), Role::Quiet) + 2;
+    entries.extend(kinds(pen, |kind| shown.iter().any(|&row| data.coverage.rows[row].has(kind))));
+    if data.alerts.iter().any(|alert| !alert.is_skip) {
+        entries.push(('!', pen.theme.style(Role::Alert), "alert".to_owned()));
+    }
+    if data.coverage.busy.streams > 0 {
+        entries.push((' ', text, "blank ramp".to_owned()));
+    }
+    listed(&entries, (x, y), 1, pen);
+}
+
+/// The kinds that occur, each with its glyph; computations that share a glyph stand together.
+pub(super) fn kinds(pen: &Pen<'_>, occurs: impl Fn(Kind) -> bool) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for kind in Kind::ALL.into_iter().filter(|&kind| occurs(kind)) {
+        let glyph = pen.tier.fill(kind);
+        match entries.last_mut() {
+            Some(last) if last.0 == glyph && kind.is_compute() => last.2 = format!("{}, {}", last.2, kind.name()),
+            _ => entries.push((glyph, fill_style(kind, pen), kind.name().to_owned())),
         }
     }
-    if coverage.busy.streams > 0 && x + 10 <= pen.width() {
-        pen.say(x, y, "blank ramp", Role::Quiet);
+    entries
+}
+
+/// Writes glyphs and meanings from a place on; a line that is full goes on below, from column `first`. On the last one stands what fits, and
+/// dots for what does not: the help has all.
+pub(super) fn listed(entries: &[Entry], (mut x, mut y): (u16, u16), first: u16, pen: &mut Pen<'_>) {
+    for (glyph, style, meaning) in entries {
+        let wide = if *glyph == ' ' { 0 } else { 2 };
+        let fits = |x: u16| x + wide + width_of(meaning) <= pen.width();
+        if !fits(x) && y + 1 < pen.height() {
+            (x, y) = (first, y + 1);
+        }
+        if !fits(x) {
+            super::parts::more_below(pen);
+            continue;
+        }
+        pen.put(x, y, *glyph, *style);
+        x = pen.say(x + wide, y, meaning, Role::Quiet) + 2;
     }
 }

@@ -84,7 +84,10 @@ fn nobody(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         });
         let op = stand.map_or_else(String::new, |stand| head(at, stand.op));
         let chosen = rank == view.focus;
-        Line { role: choice(chosen, view.focused), cells: vec![format!("{}{rank}", mark(chosen)), doing.to_owned(), op] }
+        Line {
+            role: choice(chosen, view.focused),
+            cells: vec![format!("{}{}", mark(chosen), at.run.program.whole(rank)), doing.to_owned(), op],
+        }
     });
     table(pen, 1, &[left("rank"), left("state"), ops("op")], &lines.collect::<Vec<_>>());
 }
@@ -140,10 +143,10 @@ fn blocked_line(at: &At, graph: &Graph, view: &PanelView<'_>, edge: &WaitEdge) -
     let clock = at.run.trace.clock;
     let until = at.run.times(edge.op).map_or_else(|| "never".to_owned(), |times| clock.show(times.start));
     let cells = vec![
-        format!("{}{}", mark(chosen), edge.rank),
+        format!("{}{}", mark(chosen), at.run.program.whole(edge.rank)),
         at.place(edge.op).to_string(),
         message_head(at.run.program, edge.op),
-        edge.on_rank.to_string(),
+        at.run.program.whole(edge.on_rank).to_string(),
         clock.show(at.posted(edge.op)),
         until,
         graph.note(edge.rank).to_owned(),
@@ -179,7 +182,7 @@ fn side_by_side(at: &At, graph: &Graph, view: &PanelView<'_>, pen: &mut Pen<'_>)
     let columns = Cut::of(pen).columns(u16::try_from(ranks.len()).unwrap_or(1));
     for (area, rank) in columns.into_iter().zip(ranks) {
         let mut column = pen.part(area);
-        column.say(1, 0, &rank.to_string(), Role::Strong);
+        column.say(1, 0, &at.run.program.whole(rank).to_string(), Role::Strong);
         let mut rest = Cut::of(&column);
         rest.top(1);
         debugger::program(at, view, rank, &mut column.part(rest.0));

@@ -6,7 +6,7 @@ use crate::observe::flow::{Carried, Flow};
 use crate::observe::kind::{label, message};
 use crate::observe::state::{At, State};
 use crate::observe::traffic::collective_of;
-use crate::program::OpKind;
+use crate::program::{OpKind, Program};
 use crate::tui::data::RunData;
 use crate::tui::glyphs::Tier;
 use crate::tui::pen::{Pen, width_of};
@@ -78,19 +78,33 @@ impl Wires {
         Self { all }
     }
 
+    /// The links over which they go, each once.
+    #[must_use]
+    pub fn sources<'a>(&self, data: &'a RunData) -> Vec<&'a str> {
+        let ends = self.all.iter().map(|wire| wire.ends(data.program()));
+        let links = ends.filter_map(|[from, to]| data.prepared.asked.link(from, to));
+        let mut sources: Vec<&str> = Vec::new();
+        for (_, link) in links {
+            if !sources.contains(&link.source.as_str()) {
+                sources.push(&link.source);
+            }
+        }
+        sources
+    }
+
     fn find(&self, from: Rank, to: Rank) -> Option<&Wire> {
         self.all.iter().find(|wire| wire.from == from && wire.to == to)
     }
 
     /// Nodes round a rectangle, clockwise from the top left.
-    pub fn draw_ring(&self, ranks: &[Rank], pen: &mut Pen<'_>) {
+    pub fn draw_ring(&self, at: &At, ranks: &[Rank], pen: &mut Pen<'_>) {
         let n = ranks.len();
         let above = if n == 2 { 2 } else { n.div_ceil(2) };
         let cell = (pen.width().saturating_sub(NODE + 2) / u16::try_from(above - 1).unwrap_or(1).max(1)).min(30);
         let x = |place: usize| 1 + cell * u16::try_from(place).unwrap_or(0);
         let (top, bottom) = (u16::from(pen.height() > 8), pen.height().saturating_sub(1 + u16::from(pen.height() > 8)));
         for place in 0..above {
-            node(ranks[place], (x(place), top), pen);
+            node(at, ranks[place], (x(place), top), pen);
             if place + 1 < above {
                 let wire = self.find(ranks[place], ranks[place + 1]);
                 horizontal(wire, (x(place) + NODE, top), cell - NODE, true, pen);
@@ -101,7 +115,7 @@ impl Wires {
         vertical(wire_to(above - 1), right_x, (top + 1, bottom), (true, n > above), pen);
         for (place, &rank) in ranks.iter().enumerate().skip(above) {
             let column = 2 * above - 1 - place;
-            node(rank, (x(column), bottom), pen);
+            node(at, rank, (x(column), bottom), pen);
             let is_last = place + 1 == n;
             let end = if is_last { left_x + 1 } else { x(column - 1) + NODE };
             if column > 0 {
@@ -125,7 +139,7 @@ impl Wires {
     }
 
     /// A line for each member below its parent, indented by its depth: the wire up and the wire down.
-    pub fn draw_tree(&self, ranks: &[Rank], parents: &[Option<usize>], pen: &mut Pen<'_>) {
+    pub fn draw_tree(&self, at: &At, ranks: &[Rank], parents: &[Option<usize>], pen: &mut Pen<'_>) {
         let mut y = 0;
         let mut open: Vec<(usize, u16)> =
             (0..ranks.len()).filter(|&member| parents[member].is_none()).map(|root| (root, 0)).collect();
@@ -136,12 +150,12 @@ impl Wires {
                 return;
             }
             let x = 1 + depth.min(12) * 6;
-            node(ranks[member], (x, y), pen);
+            node(at, ranks[member], (x, y), pen);
             if let Some(parent) = parents[member] {
                 let up = self.find(ranks[member], ranks[parent]);
                 let down = self.find(ranks[parent], ranks[member]);
-                let x = pen.say(x + NODE, y, &tree_text(up, "up"), role(up));
-                pen.say(x + 2, y, &tree_text(down, "down"), role(down));
+                let x = pen.say(x + NODE, y, &tree_text(at, up, "up"), role(up));
+                pen.say(x + 2, y, &tree_text(at, down, "down"), role(down));
             }
             open.extend((0..ranks.len()).rev().filter(|&child| parents[child] == Some(member)).map(|child| (child, depth + 1)));
             y += 1;
@@ -149,7 +163,7 @@ impl Wires {
     }
 
     /// Stages from left to right, as many in a row as fit: above the wire forward, below the wire back.
-    pub fn draw_line(&self, pen: &mut Pen<'_>) {
+    pub fn draw_line(&self, at: &At, pen: &mut Pen<'_>) {
         let mut ranks: Vec<Rank> = self.all.iter().flat_map(|wire| [wire.from, wire.to]).collect();
         ranks.sort_unstable();
         ranks.dedup();
@@ -165,18 +179,18 @@ impl Wires {
                 line.push(wire.to);
             }
             placed.extend(&line);
-            y = self.stages(&line, y, pen);
+            y = self.stages(at, &line, y, pen);
         }
     }
 
-    fn stages(&self, line: &[Rank], y: u16, pen: &mut Pen<'_>) -> u16 {
+    fn stages(&self, at: &At, line: &[Rank], y: u16, pen: &mut Pen<'_>) -> u16 {
         let room = usize::from((pen.width().saturating_sub(NODE + 1) / (NODE + 12)).max(1));
         let cell = (pen.width().saturating_sub(NODE + 2) / u16::try_from(room.min(line.len() - 1).max(1)).unwrap_or(1)).min(36);
         let mut y = y;
         for part in (0..line.len().saturating_sub(1)).step_by(room) {
             let shown = &line[part..line.len().min(part + room + 1)];
             for (place, &rank) in (0_u16..).zip(shown) {
-                node(rank, (1 + place * cell, y), pen);
+                node(at, rank, (1 + place * cell, y), pen);
                 if let Some(&next) = shown.get(usize::from(place) + 1) {
                     let x = 1 + place * cell + NODE;
                     horizontal(self.find(rank, next), (x, y), cell.saturating_sub(NODE), true, pen);
@@ -195,7 +209,8 @@ impl Wires {
         pen.say(1, 0, &format!("{} wires, {moving} of them busy at {time}", self.all.len()), Role::Text);
         let busy = self.all.iter().filter(|wire| wire.moves);
         for (y, wire) in (1..pen.height()).zip(busy) {
-            pen.say(1, y, &format!("{} -> {}  {}", wire.from, wire.to, wire.now), Role::Text);
+            let [from, to] = wire.ends(at.run.program);
+            pen.say(1, y, &format!("{from} -> {to}  {}", wire.now), Role::Text);
         }
     }
 }
@@ -213,6 +228,12 @@ impl Wire {
         let share = ratio(carried.busy.0, at.time().0);
         let (total, collective) = (flow.total(), flow.collective);
         Self { from: flow.from, to: flow.to, carried, total, now, collective, moves, slow: false, share }
+    }
+
+    /// Who sends and who receives, by their numbers among all ranks.
+    #[must_use]
+    pub fn ends(&self, program: &Program) -> [Rank; 2] {
+        [self.from, self.to].map(|rank| program.whole(rank))
     }
 
     /// The label on a wire of `room` columns.
@@ -244,18 +265,21 @@ fn short_name(at: &At, send: OpId) -> String {
     }
 }
 
-fn node(rank: Rank, (x, y): (u16, u16), pen: &mut Pen<'_>) {
-    pen.say(x, y, &format!("( {rank} )"), Role::Strong);
+/// `( r0 )`; a long name takes the blanks.
+fn node(at: &At, rank: Rank, (x, y): (u16, u16), pen: &mut Pen<'_>) {
+    let name = at.run.program.whole(rank).to_string();
+    let name = if name.len() > 2 { format!("({name:^4})") } else { format!("( {name} )") };
+    pen.say(x, y, &name, Role::Strong);
 }
 
 fn role(wire: Option<&Wire>) -> Role {
     if wire.is_some_and(|wire| wire.moves) { Role::Strong } else { Role::Quiet }
 }
 
-fn tree_text(wire: Option<&Wire>, way: &str) -> String {
+fn tree_text(at: &At, wire: Option<&Wire>, way: &str) -> String {
     let Some(wire) = wire else { return String::new() };
     let (line, what) = if wire.moves { ("==", wire.label(40)) } else { ("--", wire.label(40)) };
-    let (from, to) = (wire.from, wire.to);
+    let [from, to] = wire.ends(at.run.program);
     format!("{way} {from} {line}{what}{line}> {to}")
 }
 

@@ -82,7 +82,7 @@ fn next_critical(model: &mut Model) {
     match next {
         Some((op, place)) => {
             go(model, place);
-            let rank = data.program().rank_of(op);
+            let rank = data.program().whole(data.program().rank_of(op));
             model.say(format!("critical path: {rank} {}", label(&run, op)));
         }
         None => model.say("this run has no critical path"),
@@ -104,7 +104,7 @@ fn peak(model: &mut Model) {
     let data = Arc::clone(&model.run.data);
     let rank = model.focus_rank();
     let Some(account) = data.ledger.ranks.get(rank.index()) else { return };
-    let peak = account.peak();
+    let (peak, rank) = (account.peak(), data.program().whole(rank));
     let total = peak.total();
     match peak.op.and_then(|op| Some((op, data.place_of(op)?))) {
         Some((op, place)) => {

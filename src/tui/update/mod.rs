@@ -122,6 +122,9 @@ pub fn update(model: &mut Model, message: Message) -> Option<Effect> {
         Message::Resize(width, height) => {
             model.size = (width, height);
             timeline::keep_in_view(model);
+            if model.playing() {
+                timeline::follow_playhead(model);
+            }
         }
         Message::Elapsed(time) => run::play(model, time),
         Message::Ran(number, outcome) => runs::ran(model, number, outcome),

@@ -271,7 +271,7 @@ fn find(model: &mut Model, text: &str) {
     let behind = |row: usize| &spans(row)[spans(row).partition_point(|span| span.start.0 <= cursor.time)..];
     let here = data.rows.get(cursor.row).and_then(|_| in_row(cursor.row, behind(cursor.row)));
     let mut others = (cursor.row + 1..data.rows.len()).chain(0..(cursor.row + 1).min(data.rows.len()));
-    let by_name = || data.rows.iter().position(|row| row.name().contains(&text)).map(|row| Cursor { row, ..cursor });
+    let by_name = || data.rows.iter().position(|&row| data.row_name(row).contains(&text)).map(|row| Cursor { row, ..cursor });
     // What takes no time leaves nothing in a row.
     let free = || {
         let places = data.program().all().filter(|&op| fits(op)).filter_map(|op| data.place_of(op));
@@ -282,7 +282,7 @@ fn find(model: &mut Model, text: &str) {
     match here.or_else(|| others.find_map(|row| in_row(row, spans(row)))).or_else(by_name).or_else(free) {
         Some(place) => {
             model.timeline.cursor = place;
-            let (row, time) = (data.rows[place.row].name(), data.clock().show(Ticks(place.time)));
+            let (row, time) = (data.row_name(data.rows[place.row]), data.clock().show(Ticks(place.time)));
             model.say(format!("found {text}: {row} at t={time}; / and Enter finds the next"));
             timeline::keep_in_view(model);
         }

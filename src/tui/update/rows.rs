@@ -86,7 +86,9 @@ pub fn open(model: &mut Model) {
 fn to_stand(model: &mut Model, data: &RunData, view: View) {
     let (run, rank) = (data.run(), model.focus_rank());
     let at = data.at(&run, model.now.event);
-    let Some(stand) = at.stand(rank) else { return model.say(format!("{rank} has nothing left to do")) };
+    let Some(stand) = at.stand(rank) else {
+        return model.say(format!("{} has nothing left to do", run.program.whole(rank)));
+    };
     if let Some((row, time)) = data.place_of(stand.op) {
         (model.timeline.cursor.row, model.timeline.cursor.time) = (row, time.0);
     }
@@ -96,7 +98,7 @@ fn to_stand(model: &mut Model, data: &RunData, view: View) {
         Doing::Blocked(_) => "and waits",
     };
     model.view = view;
-    model.say(format!("{rank} stands at `{}`, {doing}", head(run.program, stand.op)));
+    model.say(format!("{} stands at `{}`, {doing}", run.program.whole(rank), head(run.program, stand.op)));
 }
 
 /// To the start of the message that moves on the chosen wire, or of the next one, or of the last.
@@ -106,7 +108,7 @@ fn to_message(model: &mut Model, data: &RunData) {
     let wires = links::wires(data, &at, (model.focus_rank(), model.cursor_op()));
     let chosen = model.chosen[model.view as usize].min(wires.all.len().saturating_sub(1));
     let Some(wire) = wires.all.get(chosen) else { return model.say("this run moves no data between ranks") };
-    let wire_name = format!("{} -> {}", wire.from, wire.to);
+    let wire_name = format!("{} -> {}", run.program.whole(wire.from), run.program.whole(wire.to));
     match next_message(data, &at, wire) {
         Some(send) => {
             go_to(model, data, send);
@@ -134,7 +136,7 @@ fn to_peak(model: &mut Model, data: &RunData) {
         model.timeline.cursor.row = row;
     }
     let from = peak.op.map_or_else(|| "the start of the run".to_owned(), |op| format!("`{}`", head(data.program(), op)));
-    model.say(format!("{rank} holds the most, {}, from {from} on", peak.total()));
+    model.say(format!("{} holds the most, {}, from {from} on", data.program().whole(rank), peak.total()));
 }
 
 /// To the start of the chosen gap, in the timeline.
@@ -148,7 +150,7 @@ fn to_gap(model: &mut Model, data: &RunData) {
     }
     model.view = View::Timeline;
     let (length, why) = (data.clock().show(gap.end - gap.start), if gap.op.is_some() { "; w says why" } else { "" });
-    model.say(format!("{} of {}: {length}{why}", gap.kind.name(), gap.rank));
+    model.say(format!("{} of {}: {length}{why}", gap.kind.name(), data.program().whole(gap.rank)));
 }
 
 /// To the event that starts what is under the timeline's cursor.

@@ -47,7 +47,7 @@ fn done_on(model: &Model, rank: Rank) -> String {
     };
     let op = data.run().part_of(rank, last.op).unwrap_or(last.op);
     let end = if event == data.events() { " (the end of the run)" } else { "" };
-    format!("ev {event}: {} {}{end}", data.program().rank_of(op), head(data.program(), op))
+    format!("ev {event}: {} {}{end}", data.program().whole(data.program().rank_of(op)), head(data.program(), op))
 }
 
 fn moved(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
@@ -109,7 +109,8 @@ fn stop((event, at): (usize, &Break)) -> (usize, Breakpoint) {
 
 /// Says at which breakpoint the run has stopped, and what happened there: on its rank, if it speaks of one.
 fn say_stop(model: &mut Model, at: &Breakpoint) {
-    let done = done_on(model, at.rank.unwrap_or_else(|| model.focus_rank()));
+    let followed = |rank| model.run.data.program().setting.folding.fold(rank).0;
+    let done = done_on(model, at.rank.map_or_else(|| model.focus_rank(), followed));
     model.say(format!("stopped at {at}: {done}"));
 }
 
@@ -227,6 +228,7 @@ fn play_or_pause(model: &mut Model) {
 
 fn speed(model: &mut Model, change: i8) {
     model.player.speed = (model.player.speed + change).clamp(*SPEEDS.start(), *SPEEDS.end());
+    model.say(format!("plays at speed {}", model.player.speed_text()));
 }
 
 /// Lets `elapsed` pass: the time moves with it, the position passes the events that lie before it. Stops at a breakpoint
@@ -267,7 +269,7 @@ fn toggle_break(model: &mut Model) {
     let program = model.run.data.program();
     let slot = program.op(op).origin.slot.filter(|_| model.cursor_row().is_some_and(|row| row.compute));
     let words = slot.map_or_else(|| head(program, op).to_string(), |slot| slot.to_string());
-    let when = Breakpoint { rank: Some(program.rank_of(op)), condition: Condition::Op(words) };
+    let when = Breakpoint { rank: Some(program.whole(program.rank_of(op))), condition: Condition::Op(words) };
     toggle(model, when);
 }
 

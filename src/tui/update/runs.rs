@@ -145,6 +145,9 @@ fn show(model: &mut Model, number: u64, data: Arc<RunData>, landing: Landing) {
         problem.clear();
     }
     let place = Place::of(model);
+    // Where nothing ever happened the learner stood nowhere.
+    let was_nowhere = model.run.data.ranks() > 0 && model.run.data.events() == 0;
+    let landing = if was_nowhere { Landing::Page } else { landing };
     let is_put_back = model.message == PUT_BACK;
     match model.setup.overrides().last() {
         Some(change) => model.say(change.replacen('=', " = ", 1) + ": " + &facts::sentence(&data)),
@@ -171,6 +174,8 @@ struct Place {
     at_the_end: bool,
     /// All events of that time had happened.
     between_times: bool,
+    /// The cursor stood there, too.
+    with_cursor: bool,
 }
 
 impl Place {
@@ -180,7 +185,8 @@ impl Place {
             0 => (false, false),
             all => (model.now.event == all, model.now.event == data.events_until(model.now.time)),
         };
-        Self { now: model.now, at_the_end, between_times }
+        let with_cursor = model.timeline.cursor.time == model.now.time.0;
+        Self { now: model.now, at_the_end, between_times, with_cursor }
     }
 
     fn restore(&self, model: &mut Model, landing: Landing) {
@@ -191,7 +197,7 @@ impl Place {
             Landing::Keep => data.position(data.events_until(self.now.time).min(self.now.event)),
             Landing::Page | Landing::Start => Position::default(),
         };
-        if landing != Landing::Keep {
+        if landing != Landing::Keep || self.with_cursor {
             model.timeline.cursor.time = model.now.time.0;
         }
         land(model, landing);

@@ -68,6 +68,13 @@ pub fn keep_in_view(model: &mut Model) {
     cursor.row = cursor.row.min(data.rows.len().saturating_sub(1));
     cursor.time = cursor.time.min(data.end().0);
     let (row, lanes) = (cursor.row, layout.lane_count());
+    let whole = Window::fit(data.clock(), data.end(), layout.axis_width(data));
+    if let Shown::At(window) = model.timeline.shown
+        && window.is_coarser(&whole)
+    {
+        // It comes from a screen with fewer columns.
+        model.timeline.shown = Shown::Run;
+    }
     model.timeline.first_row = model.timeline.first_row.clamp((row + 1).saturating_sub(lanes), row);
     show_time(model, model.timeline.cursor.time);
 }
@@ -205,9 +212,19 @@ fn go_to_time(model: &mut Model, time: f64) -> Option<Effect> {
 }
 
 fn go_to_rank(model: &mut Model, rank: u32) -> Option<Effect> {
-    match model.run.data.rows.iter().position(|row| row.rank == Rank(rank)) {
-        Some(row) => model.timeline.cursor.row = row,
-        None => model.say(format!("there is no rank {rank}; the run has {}", model.run.data.ranks())),
+    let data = &model.run.data;
+    let folding = &data.program().setting.folding;
+    let all = data.ranks() * folding.size();
+    let (followed, folded) = folding.fold(Rank(rank));
+    match data.rows.iter().position(|row| row.rank == followed) {
+        Some(row) if (rank as usize) < all => {
+            let whole = data.program().whole(followed);
+            model.timeline.cursor.row = row;
+            if folded > 0 {
+                model.say(format!("r{rank} does the same as {whole}, which is followed for it"));
+            }
+        }
+        _ => model.say(format!("there is no rank {rank}; the run has {all}")),
     }
     keep_in_view(model);
     None
