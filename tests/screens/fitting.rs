@@ -86,7 +86,7 @@ fn on_the_last_page_enter_offers_nothing_once_all_is_done() {
 fn ranks_that_are_followed_for_others_have_one_name_everywhere() {
     let mut lab = Lab::start((120, 36), ASCII_MONO);
     lab.choose(18);
-    lab.press("] ]");
+    lab.press("] ] ]");
     assert_eq!((lab.model.run.data.ranks(), lab.model.run.data.program().fold()), (4, 16));
     for (view, shown) in
         [("2", "r48 comp"), ("3", " r16 stage 1 "), ("4", ">r0->r16"), ("5", " r48 |"), ("6", "r32"), ("8", "r16")]

@@ -9,7 +9,7 @@ use crate::base::{Rank, Ticks};
 use crate::observe::rows::Span;
 use crate::tui::axis::Window;
 use crate::tui::commands::Command;
-use crate::tui::layout::Layout;
+use crate::tui::layout::{Class, Layout};
 use crate::tui::model::{Model, Pane, Shown};
 use crate::tui::panels::timeline as panel;
 
@@ -85,7 +85,8 @@ pub fn follow_playhead(model: &mut Model) {
 }
 
 fn show_time(model: &mut Model, time: u64) {
-    if model.timeline.shown == Shown::Run {
+    // Where nothing is shown there are no columns to go by.
+    if model.timeline.shown == Shown::Run || Class::of(model.size) == Class::TooSmall {
         return;
     }
     let width = Layout::of(model).axis_width(&model.run.data);
