@@ -42,7 +42,7 @@ impl Homes {
         for (stage, homes) in of_stage.iter().enumerate() {
             homes.iter().for_each(|&row| of_row[row].push(stage));
         }
-        Self { of_stage, of_row, overlaps: plan.joined().next().is_some(), rows, micro_batches }
+        Self { of_stage, of_row, overlaps: plan.overlaps(), rows, micro_batches }
     }
 
     /// The home of `stage` that takes `micro_batch`.

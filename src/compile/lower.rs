@@ -50,9 +50,8 @@ pub(super) fn run(build: &mut Build) {
                 training,
                 stages: &stages,
                 homes: &homes,
-                lane: (number, lane),
+                lane: Lane::new(training, (number, lane), round),
                 ranks: (0..training.mesh.size(Axis::Pipeline)).map(|row| stages::rank(training, lane, row)).collect(),
-                round,
                 flow: Flow::new(&stages, homes.micro_batches),
                 stock: &mut stock,
                 meetings: &mut meetings,
@@ -92,11 +91,9 @@ pub(super) struct Walk<'a> {
     pub training: &'a Training,
     pub stages: &'a Stages,
     homes: &'a Homes,
-    /// Its number, and its first rank among all.
-    lane: (usize, Rank),
+    lane: Lane,
     /// Its ranks, by the row of the plan.
     ranks: Vec<Rank>,
-    round: u32,
     flow: Flow,
     /// What the attentions of layers share, where ranks have slices of sequences.
     pub stock: &'a mut Stock,
@@ -108,6 +105,29 @@ pub(super) struct Walk<'a> {
     overlapped: bool,
     /// The operands of the op at work; kept, so that no op allocates.
     pub reads: Vec<BufferId>,
+}
+
+/// A lane in one round of the plan.
+struct Lane {
+    /// Among those that are followed.
+    number: usize,
+    /// Its place among the ranks that share out experts.
+    expert: usize,
+    round: u32,
+    /// Its first micro-batch of the round, over all steps and replicas.
+    first: u32,
+}
+
+impl Lane {
+    /// The lane of this number, which starts at `rank` among all.
+    fn new(training: &Training, (number, rank): (usize, Rank), round: u32) -> Self {
+        let checked = |place| u32::try_from(place).expect("a checked mesh");
+        let replicas = checked(training.mesh.size(Axis::Data));
+        let replica = checked(training.mesh.coordinate(rank, Axis::Data));
+        let before = training.batch.before.micro_batches * training.pipeline.segments;
+        let first = before + (round * replicas + replica) * training.pieces();
+        Self { number, expert: training.expert_place(rank), round, first }
+    }
 }
 
 /// A slot at work: whose it is and which micro-batch it takes.
@@ -195,7 +215,7 @@ impl Flows {
 
 impl Walk<'_> {
     fn zero_gradients(&mut self, held: &[Held]) {
-        let origin = Origin { slot: None, step: self.round, pass: PassName::Lower };
+        let origin = Origin { slot: None, step: self.lane.round, pass: PassName::Lower };
         for &rank in &self.ranks {
             let gradients = held[rank.index()].gradients();
             self.program.append((rank, COMPUTE), OpKind::Run(self.stages.zero_gradients), (&[], &gradients), origin);
@@ -203,7 +223,7 @@ impl Walk<'_> {
     }
 
     fn home(&self, stage: usize, copy: usize) -> usize {
-        self.lane.0 * self.homes.of_stage[stage].len() + copy
+        self.lane.number * self.homes.of_stage[stage].len() + copy
     }
 
     fn cell(&mut self, cell: Cell) {
@@ -226,28 +246,18 @@ impl Walk<'_> {
     }
 
     fn site(&self, slot: Slot) -> Site {
-        let replicas = u32::try_from(self.training.mesh.size(Axis::Data)).expect("a checked mesh");
-        let replica = self.training.mesh.coordinate(self.lane.1, Axis::Data);
-        let replica = u32::try_from(replica).expect("a checked mesh");
         let stage = slot.stage as usize;
         let home = self.homes.of(stage, slot.micro_batch as usize);
-        let before = self.training.batch.before;
+        let (step, piece) = (slot.micro_batch / self.training.pieces(), slot.micro_batch % self.training.pieces());
         Site {
             rank: self.ranks[home.row],
             home: self.home(stage, home.copy),
             local: slot.micro_batch as usize,
-            segment: (slot.micro_batch % self.training.pipeline.segments) as usize,
-            kind: self.stages.kinds[(slot.micro_batch % self.training.pieces()) as usize]
-                + self.training.expert_place(self.lane.1),
-            global: before.micro_batches * self.training.pipeline.segments
-                + (self.round * replicas + replica) * self.training.pieces()
-                + slot.micro_batch,
+            segment: (piece % self.training.pipeline.segments) as usize,
+            kind: self.stages.kinds[piece as usize] + self.lane.expert,
+            global: self.lane.first + slot.micro_batch,
             // Where the plan has the micro-batches of all steps there is one round.
-            origin: Origin {
-                slot: Some(slot),
-                step: self.round + slot.micro_batch / self.training.pieces(),
-                pass: PassName::Lower,
-            },
+            origin: Origin { slot: Some(slot), step: self.lane.round + step, pass: PassName::Lower },
         }
     }
 
@@ -404,13 +414,13 @@ impl Walk<'_> {
                 (name, name.usual_role(), stages.inside[site.kind][&inside])
             }
         };
+        let rank_of = |place: u32| self.ranks[self.homes.of(stages.stage_of_place[place as usize], site.local).row];
         // An activation belongs to the stage that computes it, its gradient to the stage behind it.
         let owner = match what {
-            Flows::Activation => place as usize,
-            Flows::ActivationGradient => place as usize + 1,
-            _ => part.place as usize,
+            Flows::Activation => rank_of(place),
+            Flows::ActivationGradient => rank_of(place + 1),
+            _ => rank_of(part.place),
         };
-        let home = self.homes.of(stages.stage_of_place[owner], site.local);
-        self.program.buffer(self.ranks[home.row], name, role, layout)
+        self.program.buffer(owner, name, role, layout)
     }
 }

@@ -133,7 +133,8 @@ fn run_passes(scenario: &Scenario, passes: &[Pass]) -> Compiled {
         Task::Train(training) => Some(plan(training)),
         Task::Collective(_) | Task::Layer(_) | Task::Experts(_) => None,
     };
-    let joined = plan.iter().flat_map(Plan::joined).collect();
+    let mut joined = BTreeSet::new();
+    joined.extend(plan.iter().flat_map(Plan::joined));
     let trouble = trouble::rules(scenario);
     let mut build = Build { scenario, plan, program, joined, trouble, sharing: None, slices: None, held: Vec::new() };
     for pass in passes {

@@ -168,7 +168,7 @@ impl Uses {
         let before = std::mem::replace(&mut latest.reader, place);
         if before > 0 && known.stream_of[before as usize] != known.stream_of[place as usize] {
             latest.has_others = true;
-            self.others.entry(shared).or_default().push(before);
+            self.keep_other(shared, before);
         }
     }
 
@@ -179,8 +179,18 @@ impl Uses {
         known.wait(place, writer);
         known.wait(place, reader);
         if has_others {
-            let others = self.others.remove(&shared).unwrap_or_default();
-            others.into_iter().for_each(|other| known.wait(place, other));
+            self.wait_for_others(shared, place, known);
         }
+    }
+
+    #[cold]
+    fn keep_other(&mut self, shared: usize, reader: Place) {
+        self.others.entry(shared).or_default().push(reader);
+    }
+
+    #[cold]
+    fn wait_for_others(&mut self, shared: usize, place: Place, known: &mut Known) {
+        let others = self.others.remove(&shared).unwrap_or_default();
+        others.into_iter().for_each(|other| known.wait(place, other));
     }
 }

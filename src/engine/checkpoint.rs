@@ -59,9 +59,11 @@ impl Checkpoints {
 /// What a copy of `world` keeps alive: a few words for each op, and the tensors.
 fn weight(world: &World) -> Bytes {
     let tables = Bytes(world.machine.program.ops() as u64 * 24);
-    let ranks = (0..world.machine.program.ranks()).map(Rank::new);
-    match world.values {
-        Values::Shape => tables,
-        Values::Real { .. } => tables + ranks.map(|rank| world.memory.holding(rank).total).sum(),
+    match (&world.values, &world.memory) {
+        (Values::Real { .. }, Some(memory)) => {
+            let ranks = (0..world.machine.program.ranks()).map(Rank::new);
+            tables + ranks.map(|rank| memory.holding(rank).total).sum()
+        }
+        _ => tables,
     }
 }

@@ -53,7 +53,7 @@ impl Session {
         numbers: Numbers,
         on_end: OnEnd,
     ) -> Result<Self> {
-        let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
+        let (mut world, mut trace) = start(program, hardware, trouble, numbers, true)?;
         let mut checkpoints = Checkpoints::new(&world);
         while step(&mut world, &mut trace, on_end)? {
             checkpoints.pass(&world);
@@ -83,7 +83,7 @@ impl Session {
     /// What the ranks hold at the present position.
     #[must_use]
     pub fn memory(&self) -> &Memory {
-        &self.world.memory
+        self.world.memory.as_ref().expect("a session keeps an account")
     }
 
     /// The buffers of `rank` that have memory at the present position: an op that writes them has started, the one that frees them has not
@@ -163,13 +163,19 @@ pub fn run(
     numbers: Numbers,
     on_end: OnEnd,
 ) -> Result<(World, Trace)> {
-    let (mut world, mut trace) = start(program, hardware, trouble, numbers)?;
+    let (mut world, mut trace) = start(program, hardware, trouble, numbers, hardware.memory.is_some())?;
     finish(&mut world, &mut trace, on_end)?;
     trace.outcome = outcome(&world);
     Ok((world, trace))
 }
 
-fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], numbers: Numbers) -> Result<(World, Trace)> {
+fn start(
+    program: Arc<Program>,
+    hardware: &Hardware,
+    trouble: &[Trouble],
+    numbers: Numbers,
+    has_account: bool,
+) -> Result<(World, Trace)> {
     let values = match numbers {
         Numbers::Shape => Values::Shape,
         Numbers::Real => Values::real(&program, None)?,
@@ -179,15 +185,16 @@ fn start(program: Arc<Program>, hardware: &Hardware, trouble: &[Trouble], number
     let trace = Trace::new(&program, costs.clock());
     let links = Links::new(&program);
     let network = Network::new(&program, hardware, trouble);
-    let mut world = World::new(Arc::new(Machine { program, links, costs, network }), values);
+    let mut world = World::new(Arc::new(Machine { program, links, costs, network }), values, has_account);
     world.stopped = state_alone(&world);
     Ok((world, trace))
 }
 
 /// Whether the ranks' state alone fills a device.
 fn state_alone(world: &World) -> Option<Outcome> {
+    let memory = world.memory.as_ref()?;
     let full = |rank: Rank| {
-        let (needed, limit) = (world.memory.holding(rank).total, world.machine.costs.memory(rank)?);
+        let (needed, limit) = (memory.holding(rank).total, world.machine.costs.memory(rank)?);
         (needed >= limit).then_some(Outcome::OutOfMemory { rank, op: None, needed, limit })
     };
     (0..world.machine.program.ranks()).map(Rank::new).find_map(full)

@@ -106,7 +106,7 @@ impl Stepper<'_> {
     fn look_ahead(&self, op: OpId) {
         let links = &self.machine.links;
         let Some(next) = links.behind(op) else { return };
-        self.world.memory.prefetch_pieces(next);
+        self.world.memory.iter().for_each(|memory| memory.prefetch_pieces(next));
         if let Some(peer) = links.peer(next) {
             prefetch(self.world.ops.get(peer.index()));
         }
@@ -121,7 +121,7 @@ impl Stepper<'_> {
         program.prefetch(op);
         links.prefetch(op);
         costs.prefetch(op);
-        self.world.memory.prefetch(op);
+        self.world.memory.iter().for_each(|memory| memory.prefetch(op));
         self.trace.prefetch(op);
         prefetch(self.world.ops.get(op.index()));
     }
@@ -226,11 +226,12 @@ impl Stepper<'_> {
         let world = &mut *self.world;
         world.ops[op.index()].state = State::Running;
         self.trace.starts(op, world.events, (world.time, world.time + cost));
+        let Some(memory) = &mut world.memory else { return };
         let rank = program.rank_of(op);
-        if world.memory.start(program, op)
+        if memory.start(program, op)
             && let Some(limit) = costs.memory(rank)
         {
-            let needed = world.memory.holding(rank).total;
+            let needed = memory.holding(rank).total;
             if needed >= limit {
                 world.stopped = Some(Outcome::OutOfMemory { rank, op: Some(op), needed, limit });
             }
@@ -282,7 +283,9 @@ impl Stepper<'_> {
         self.world.ops[op.index()].state = State::Done;
         self.world.done += 1;
         (self.on_end)(self.world, op);
-        self.world.memory.end(program, op);
+        if let Some(memory) = &mut self.world.memory {
+            memory.end(program, op);
+        }
         if is_real {
             self.world.values.forget(program, op);
         }

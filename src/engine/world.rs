@@ -36,8 +36,8 @@ pub struct World {
     pub machine: Arc<Machine>,
     /// Now.
     pub time: Ticks,
-    /// What the ranks hold.
-    pub memory: Memory,
+    /// What the ranks hold, if somebody asks: a device that has a limit, or a session.
+    pub memory: Option<Memory>,
     /// The buffers' values.
     pub values: Values,
     /// Set when a rank runs out of memory: nothing starts any more.
@@ -68,13 +68,13 @@ pub(super) struct Progress {
 }
 
 impl World {
-    /// The world before the first op.
+    /// The world before the first op, with an account of memory or without.
     #[must_use]
-    pub fn new(machine: Arc<Machine>, values: Values) -> Self {
+    pub fn new(machine: Arc<Machine>, values: Values, has_account: bool) -> Self {
         let (program, links) = (&machine.program, &machine.links);
         Self {
             time: Ticks::ZERO,
-            memory: Memory::new(program),
+            memory: has_account.then(|| Memory::new(program)),
             values,
             stopped: None,
             ops: vec![Progress::default(); program.ops()],

@@ -1,7 +1,8 @@
 //! The memory account: what each rank holds, by role. An op's results take memory when it starts; its last uses give it back when it ends.
 //!
-//! This is the only description of that rule: the engine keeps an account while it runs, the ledger replays one over a trace.
-//! Which op takes a buffer and which gives it back follows from issue order, and is found once for a program.
+//! This is the only description of that rule: the engine keeps an account while it runs, where a device has a limit or a session asks; the
+//! ledger replays one over a trace. Which op takes a buffer and which gives it back follows from issue order, and is found once for a
+//! program.
 
 use std::sync::Arc;
 

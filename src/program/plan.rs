@@ -107,6 +107,12 @@ impl Plan {
         homes.iter().zip(homes.iter().skip(1)).any(|(one, next)| one.0 == next.0)
     }
 
+    /// Whether some forwards and backwards run as one.
+    #[must_use]
+    pub fn overlaps(&self) -> bool {
+        self.rows.iter().any(|row| row.iter().any(|cell| matches!(cell, Cell::Overlap(..))))
+    }
+
     /// The slots that run as one with the slot before them.
     pub fn joined(&self) -> impl Iterator<Item = Slot> + '_ {
         self.rows.iter().flatten().filter_map(|cell| match cell {

@@ -29,8 +29,9 @@ impl Row {
             let first = if is_second { size.micro_batches / 2 } else { 0 };
             Chunk { stage, forward: first, backward: first }
         };
-        let chunks = placement.stages(size, rank).into_iter().map(chunk).collect();
-        Self { chunks, cells: Vec::new(), owed: VecDeque::new() }
+        let chunks: Vec<Chunk> = placement.stages(size, rank).into_iter().map(chunk).collect();
+        let cells = Vec::with_capacity(2 * chunks.len() * size.micro_batches as usize);
+        Self { chunks, cells, owed: VecDeque::new() }
     }
 
     /// F of the chunk's next micro-batch.

@@ -66,9 +66,9 @@ fn moving(program: &Program, op: OpId) -> Option<CollectiveId> {
 
 /// Room for the messages' ends that are to come, roughly: a member of a ring has 4 (N - 1) of them, of others a few on average.
 fn room(program: &Program, algorithm: AllReduce) -> usize {
-    let members = |id: CollectiveId| program.group_of(id).ranks.len();
-    let each = |id| if algorithm == AllReduce::Ring { 4 * members(id) } else { 4 };
-    program.all().filter_map(|op| moving(program, op)).map(each).sum()
+    let expanded = program.collectives.iter().filter(|collective| collective.kind.is_expanded());
+    let members = expanded.map(|collective| program.groups[collective.group.index()].ranks.len());
+    members.map(|members| members * if algorithm == AllReduce::Ring { 4 * members } else { 4 }).sum()
 }
 
 /// Sizes of `chunks` chunks of `elements` elements: the first ones get one more where they do not divide.

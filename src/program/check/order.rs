@@ -206,6 +206,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    #[inline(never)]
     fn read_with_others(&mut self, op: OpId, place: Place, buffer: BufferId) {
         let life = self.lives[buffer.index()];
         let is_there = !life.freed && life.rank == self.rank && (life.write > 0 || life.stays);
@@ -240,6 +241,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    #[inline(never)]
     fn change_with_others(&mut self, op: OpId, place: Place, buffer: BufferId, change: Use) {
         let life = self.lives[buffer.index()];
         // A write takes memory anew where it was given back: gathered parameters come and go.
