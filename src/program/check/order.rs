@@ -206,6 +206,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Not inlined, nor is its twin for changes: what is common stays short enough to stand where it is called.
     #[inline(never)]
     fn read_with_others(&mut self, op: OpId, place: Place, buffer: BufferId) {
         let life = self.lives[buffer.index()];
