@@ -231,7 +231,9 @@ impl At<'_> {
         self.progress.ended[op.index()] as usize <= self.event
     }
 
-    fn has_started(&self, op: OpId) -> bool {
+    /// Whether `op` has begun.
+    #[must_use]
+    pub fn has_started(&self, op: OpId) -> bool {
         self.run.trace.event_of(op).is_some_and(|event| event <= self.event)
     }
 

@@ -116,6 +116,17 @@ pub fn whole_sent(run: &Run, collective: &Collective) -> Bytes {
     Bytes(collective.bytes.0.div_ceil(n) * (collective.kind.rounds() * (n - 1)))
 }
 
+/// What `op` sends: a message, or the part of its rank in a collective that runs as one op.
+#[must_use]
+pub fn sent(run: &Run, op: OpId) -> Bytes {
+    match run.program.kind(op) {
+        OpKind::Send(_) => run.message_bytes(op),
+        OpKind::Collective(collective) => Exchange::of(run.program, op)
+            .map_or_else(|| whole_sent(run, &run.program.collectives[collective.index()]), |part| part.sent),
+        _ => Bytes::ZERO,
+    }
+}
+
 /// What all members send in a collective that runs as one op.
 fn together_sent(run: &Run, id: CollectiveId) -> Bytes {
     let members = run.links.members(id).iter();

@@ -69,6 +69,17 @@ fn pages_fit_the_screen() {
     assert!(overflows.is_empty(), "{}", overflows.join("\n"));
 }
 
+/// Behind `STEP 4/10` stands the whole title in the narrowest column for text.
+#[test]
+fn titles_fit_their_line() {
+    for lesson in shipped().lessons() {
+        for (number, page) in (1..).zip(&lesson.pages) {
+            let line = format!("STEP {number}/{}  {}", lesson.pages.len(), page.title);
+            assert!(line.chars().count() <= 38, "{}: {line}", lesson.name);
+        }
+    }
+}
+
 /// The text is the lesson's, so a page or two as a reader sees it.
 #[test]
 fn a_page_reads_well() {

@@ -10,6 +10,7 @@ use ranklab::observe::cube::Cube;
 use ranklab::observe::metrics::RankMetrics;
 use ranklab::observe::routes::Routes;
 use ranklab::program::head::head;
+use ranklab::program::plan::Pass;
 use ranklab::program::trace::Outcome;
 use ranklab::program::{CollectiveKind, OpKind};
 
@@ -22,6 +23,7 @@ pub fn facts(run: &Run) -> Vec<String> {
     facts.extend(memory(run));
     facts.extend(traffic(run));
     facts.extend(pipeline(run));
+    facts.extend([true, false].map(|is_forward| in_a_layer(run, is_forward)));
     facts.push(most_sent(run));
     facts.push(peaks(run));
     facts.extend(attention(run));
@@ -190,6 +192,24 @@ fn buckets(run: &Run) -> Vec<String> {
     let Some(last) = sizes.last() else { return Vec::new() };
     let all: Bytes = sizes.iter().copied().sum();
     vec![format!("{} buckets", sizes.len()), format!("last {last} of {all}")]
+}
+
+/// How many collectives of each kind layer 1 has on rank 0, for one micro-batch forward or backward.
+fn in_a_layer(run: &Run, is_forward: bool) -> String {
+    let program = run.session.program();
+    let kind = |op: OpId| {
+        let (OpKind::Collective(id), origin) = (program.kind(op), program.op(op).origin) else { return None };
+        let is_here =
+            origin.step == 0 && origin.slot.is_some_and(|slot| slot.micro_batch == 0 && (slot.pass == Pass::F) == is_forward);
+        let collective = &program.collectives[id.index()];
+        (is_here && collective.label.starts_with("blocks.1.")).then_some(collective.kind)
+    };
+    let kinds: Vec<CollectiveKind> = program.order[0].iter().filter_map(|&op| kind(op)).collect();
+    let count = |kind: CollectiveKind| kinds.iter().filter(|&&each| each == kind).count();
+    let [gathers, scatters, sums] =
+        [CollectiveKind::AllGather, CollectiveKind::ReduceScatter, CollectiveKind::AllReduce].map(count);
+    let way = if is_forward { "forward" } else { "backward" };
+    format!("a layer {way}: {gathers} ag {scatters} rs {sums} ar")
 }
 
 /// What the rank that sends most sends, in payloads of a bare collective.

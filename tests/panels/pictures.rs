@@ -59,6 +59,11 @@ fn eight_ranks_along_three_axes() {
 }
 
 #[test]
+fn collectives_that_are_one_op_each() {
+    pictures("whole", &data("lessons/09-sequence-parallelism/scenario.toml"), 140, 1, &["links"]);
+}
+
+#[test]
 fn a_rank_that_skips_its_part() {
     let data = data("lessons/04-ddp/skip.toml");
     pictures("skip", &data, data.events(), 0, &["waits"]);

@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::picture::{Cell, Mark};
 use super::run::Run;
-use super::traffic::{collective_of, whole_sent};
+use super::traffic::{collective_of, sent};
 use crate::base::mesh::{Axis, Mesh};
 use crate::base::words::counted;
 use crate::base::{Bytes, CollectiveId, OpId, Rank};
 use crate::program::OpKind;
-use crate::program::exchange::Exchange;
 use crate::scenario::{Scenario, Task};
 
 /// The mesh of a run, and where its ranks stand.
@@ -235,15 +234,5 @@ fn members(run: &Run, meeting: Meeting, (rank, folded): (Rank, usize)) -> Vec<Ra
     match meeting {
         Meeting::With(other) => vec![rank, run.program.unfolded(other, folded)],
         Meeting::Collective(id) => run.program.group_of(id).members(&run.program.setting.folding, rank),
-    }
-}
-
-/// What `op` sends.
-fn sent(run: &Run, op: OpId) -> Bytes {
-    match run.program.kind(op) {
-        OpKind::Send(_) => run.message_bytes(op),
-        OpKind::Collective(collective) => Exchange::of(run.program, op)
-            .map_or_else(|| whole_sent(run, &run.program.collectives[collective.index()]), |part| part.sent),
-        _ => Bytes::ZERO,
     }
 }

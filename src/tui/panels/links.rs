@@ -6,8 +6,9 @@ use super::debugger::message_text;
 use super::parts::{
     Cut, Head, Line, choice, first_row, left, mark, more_below, op_text, pane, paragraph, percent, ratio, right, share_of, table,
 };
+use super::whole::Sent;
 use super::wires::{self, Wires};
-use super::{attention, experts};
+use super::{attention, experts, whole};
 use crate::base::units::{Clock, short_number};
 use crate::base::{Bytes, OpId, Rank, Ticks};
 use crate::observe::blocks::Blocks;
@@ -43,6 +44,10 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let run = data.run();
     let at = data.progress.at(&run, view.position.event);
     let subject = subject(data, &at, (view.focus, view.op));
+    let whole = whole::of_rank(&at, view.focus);
+    if matches!(subject, Subject::Nothing) && whole.is_some() {
+        return whole::draw(&at, view, pen);
+    }
     let wires = wires_of(&subject, data, &at);
     let mut rest = Cut::of(pen);
     let (width, height) = (rest.0.width, rest.0.height);
@@ -55,7 +60,9 @@ pub fn draw(data: &RunData, view: &PanelView<'_>, pen: &mut Pen<'_>) {
         side(&subject, &at, view, above.0, pen);
         let links = rest.left(width * 61 / 100);
         lower(&subject, data, &at, (view, &wires), (pen, links));
-        pane(pen, rest.0, "Numbers", false, |inside| numbers(data, &at, &subject, &wires, inside));
+        pane(pen, rest.0, "Numbers", false, |inside| {
+            numbers(data, &at, &subject, (&wires, whole.map(|whole| (view.focus, whole))), inside);
+        });
     } else if rest.0.height > 0 {
         let matrix = rest.left(width * 45 / 100);
         side(&subject, &at, view, matrix, pen);
@@ -311,7 +318,7 @@ fn bar(pen: &Pen<'_>, share: f64) -> String {
 }
 
 /// What the collective takes, by run and by formula; of a pipeline, what its wires carry in all.
-fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &mut Pen<'_>) {
+fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, (wires, whole): (&Wires, Option<(Rank, Sent)>), pen: &mut Pen<'_>) {
     let mut y = 0;
     let mut say = |text: &str, role: Role| y = paragraph(pen, y, text, role);
     let so_far: Bytes = wires.all.iter().map(|wire| wire.carried.bytes).sum();
@@ -322,6 +329,10 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, wires: &Wires, pen: &
         return;
     }
     say(&format!("{messages} messages so far, {so_far} of {all}"), Role::Text);
+    if let Some((rank, sent)) = whole {
+        let (so_far, all, rank) = (sent.so_far, sent.all, at.run.program.whole(rank));
+        say(&format!("and in a step's collectives that are one op each {rank} sent {so_far} of {all}"), Role::Text);
+    }
     if let Subject::Collective(chunks) = subject {
         for line in collective_numbers(data, at, chunks) {
             say(&line, Role::Text);

@@ -25,4 +25,5 @@ pub mod text;
 pub mod timeline;
 pub mod values;
 pub mod waits;
+pub mod whole;
 pub mod wires;

@@ -107,7 +107,7 @@ fn to_message(model: &mut Model, data: &RunData) {
     let at = data.at(&run, model.now.event);
     let wires = links::wires(data, &at, (model.focus_rank(), model.cursor_op()));
     let chosen = model.chosen[model.view as usize].min(wires.all.len().saturating_sub(1));
-    let Some(wire) = wires.all.get(chosen) else { return model.say("this run moves no data between ranks") };
+    let Some(wire) = wires.all.get(chosen) else { return model.say("no single wire carries anything in this run") };
     let wire_name = format!("{} -> {}", run.program.whole(wire.from), run.program.whole(wire.to));
     match next_message(data, &at, wire) {
         Some(send) => {
