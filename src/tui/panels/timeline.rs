@@ -328,8 +328,8 @@ fn legend(model: &Model, shown: &[usize], shared: bool, y: u16, pen: &mut Pen<'_
     }
     let mut x = 1;
     if shared {
-        x = pen.say(x, y, "a cell: its largest kind,", Role::Quiet) + 1;
-        entries.push((pen.tier.mixed(), text, "if none has 60 %".to_owned()));
+        x = pen.say(x, y, "cells: largest kind,", Role::Quiet) + 1;
+        entries.push((pen.tier.mixed(), text, "below 60 %".to_owned()));
     }
     entries.extend(kinds(pen, |kind| shown.iter().any(|&row| data.coverage.rows[row].has(kind))));
     if data.alerts.iter().any(|alert| !alert.is_skip) {
