@@ -82,14 +82,18 @@ impl Copies {
     fn new(program: &mut Program) -> Self {
         let lines = (0..program.ranks()).map(|_| Vec::new()).collect();
         let mut copies = Self { of: vec![None; program.buffers.len()], messages: Vec::new(), lines };
+        let mut remote = Vec::new();
         for rank in (0..program.ranks()).map(Rank::new) {
-            let order = std::mem::take(&mut program.order[rank.index()]);
-            for &op in &order {
-                while let Some((operand, source)) = remote(program, op, rank) {
-                    program.passing_reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
+            for &op in &program.order[rank.index()] {
+                for (operand, &source) in program.passing_reads(op).iter().enumerate() {
+                    if program.buffers[source.index()].rank != rank {
+                        remote.push((op, operand, source));
+                    }
                 }
             }
-            program.order[rank.index()] = order;
+            for (op, operand, source) in remote.drain(..) {
+                program.passing_reads_mut(op)[operand] = copies.copy(program, source, (rank, op));
+            }
         }
         copies.line_up(program);
         copies
@@ -148,12 +152,6 @@ impl Copies {
             }
         }
     }
-}
-
-/// The first read of `op` that is memory of another rank, with its place.
-fn remote(program: &Program, op: OpId, rank: Rank) -> Option<(usize, BufferId)> {
-    let mut reads = program.passing_reads(op).iter().copied().enumerate();
-    reads.find(|(_, source)| program.buffers[source.index()].rank != rank)
 }
 
 /// The ops of `rank` with receives before the slots that need them and sends behind the slots that make them.
@@ -245,7 +243,7 @@ impl Edges {
     ) -> OpId {
         let (channel, stream, _) = self.edge(program, edge);
         let op = program.add((edge.0, stream), OpKind::Send(channel), (&[source], &[]), origin);
-        enter_queue(program, op, before);
+        enter_queue(program, (op, stream), before);
         op
     }
 
@@ -259,7 +257,7 @@ impl Edges {
     ) -> OpId {
         let (channel, _, stream) = self.edge(program, edge);
         let op = program.add((edge.1, stream), OpKind::Recv(channel), (&[], &[local]), origin);
-        enter_queue(program, op, before);
+        enter_queue(program, (op, stream), before);
         op
     }
 
@@ -293,8 +291,8 @@ fn stream(program: &mut Program, p2p: PointToPoint, rank: Rank, peer: Rank, dire
 }
 
 /// An end of a message enters its queue when every earlier compute op of its rank is done.
-fn enter_queue(program: &mut Program, op: OpId, before: Option<OpId>) {
-    if let (Some(before), true) = (before, program.stream_of(op) != COMPUTE) {
+fn enter_queue(program: &mut Program, (op, stream): (OpId, StreamId), before: Option<OpId>) {
+    if let (Some(before), true) = (before, stream != COMPUTE) {
         program.wait(op, before);
     }
 }

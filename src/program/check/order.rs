@@ -305,6 +305,7 @@ fn part_and_lane(stream: u32) -> (usize, usize) {
 /// Whether a kind of op takes these operands.
 fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[BufferId])) -> bool {
     match kind.original() {
+        OpKind::Run(_) | OpKind::Skipped(_) => true,
         OpKind::Send(_) => !reads.is_empty() && writes.is_empty(),
         OpKind::Recv(_) => reads.is_empty() && !writes.is_empty(),
         OpKind::RecvReduce(_) => !reads.is_empty() && reads == writes,
@@ -314,6 +315,5 @@ fn takes(program: &Program, kind: OpKind, (reads, writes): (&[BufferId], &[Buffe
             CollectiveKind::AllGather => reads.len() == 1 || reads == writes,
             CollectiveKind::AllToAll => reads.len() == 1 || writes.len() == 1 || reads.len() == writes.len(),
         },
-        OpKind::Run(_) | OpKind::Skipped(_) => true,
     }
 }
