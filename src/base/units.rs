@@ -48,6 +48,16 @@ impl Clock {
         }
     }
 
+    /// A time in the clock's unit, in words: `33 slots`, `1.25 ms`.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive and far below 2^64 ns")]
+    pub fn in_words(self, time: f64) -> String {
+        match self {
+            Self::Slots { .. } => format!("{} {}", short_number(time), self.unit()),
+            Self::Nanoseconds => show_nanoseconds(time.round() as u64),
+        }
+    }
+
     /// `ticks` as a short text with its unit: `33u` (slots), `1.25 ms`.
     #[must_use]
     pub fn show(self, ticks: Ticks) -> String {

@@ -154,7 +154,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn sentence(&self, program: &Program, Pair { rank, stands, needed }: Pair) -> String {
-        let (stands, needed) = (head(program, stands), head(program, needed));
+        let (rank, stands, needed) = (program.whole(rank), head(program, stands), head(program, needed));
         match self.kind {
             RepairKind::Batch => format!("`{stands}` and `{needed}` of {rank}"),
             _ => format!("{rank} issue `{needed}` before `{stands}`"),

@@ -74,7 +74,7 @@ impl Run {
         let swaps = check(program).into_iter().filter(|finding| finding.kind == FindingKind::SilentSwap);
         let swap = |finding: Finding| {
             let [send, receive] = finding.ops[..] else { return None };
-            let (rank, text) = (|op| program.rank_of(op).0, |op| head(program, op).to_string());
+            let (rank, text) = (|op| program.whole(program.rank_of(op)).0, |op| head(program, op).to_string());
             Some(SilentSwap { from: rank(send), send: text(send), to: rank(receive), receive: text(receive) })
         };
         swaps.filter_map(swap).collect()
@@ -98,8 +98,9 @@ impl Run {
     }
 
     fn reported_diagnosis(&self, diagnosis: &Diagnosis) -> ReportDiagnosis {
-        let op = diagnosis.op.map(|op| head(self.session.program(), op).to_string());
-        ReportDiagnosis { rank: diagnosis.rank.0, op, cause: diagnosis.cause.clone() }
+        let program = self.session.program();
+        let op = diagnosis.op.map(|op| head(program, op).to_string());
+        ReportDiagnosis { rank: program.whole(diagnosis.rank).0, op, cause: diagnosis.cause.clone() }
     }
 
     fn reported_verdict(&self) -> ReportVerdict {

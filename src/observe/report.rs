@@ -454,20 +454,21 @@ impl LinkReport {
 impl Waits {
     fn new(run: &Run, repairs: Vec<Repair>) -> Self {
         let Outcome::Deadlocked(graph) = &run.trace.outcome else { return Self::default() };
+        let number = |rank: Rank| run.program.whole(rank).0;
         let edge = |edge: &WaitEdge| EdgeReport {
-            rank: edge.rank.0,
+            rank: number(edge.rank),
             op: op_text(run.program, edge.op),
-            on_rank: edge.on_rank.0,
+            on_rank: number(edge.on_rank),
             on_op: edge.on_op.map(|op| op_text(run.program, op)),
             why: edge.why.why(),
         };
         let cycle = |cycle: &Vec<(Rank, OpId)>| {
-            let mut ranks: Vec<u32> = cycle.iter().map(|(rank, _)| rank.0).collect();
+            let mut ranks: Vec<u32> = cycle.iter().map(|(rank, _)| number(*rank)).collect();
             // A circle within one rank passes several of its ops.
             ranks.dedup();
             ranks
         };
-        let behind = graph.behind().map(|rank| rank.0).collect();
+        let behind = graph.behind().map(number).collect();
         Self { edges: graph.edges.iter().map(edge).collect(), cycles: graph.cycles.iter().map(cycle).collect(), behind, repairs }
     }
 }

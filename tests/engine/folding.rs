@@ -203,3 +203,18 @@ fn ranks_are_folded_where_nothing_tells_them_apart() {
     let program = ranklab::compile::compile(&scenario(&format!("{even}{shape}{whole}{table}"))).program;
     assert_eq!(program.fold(), 1, "some share tensors across nodes");
 }
+
+#[test]
+fn a_deadlock_names_ranks_by_their_number_among_all() {
+    let text = |fold: bool| {
+        format!(
+            "{SMALL}[batch]\nmicro_batches = 4\n[parallel]\ndata = 3\npipeline = 2\nfold = {fold}\n[pipeline]\np2p = \"blocking\"\n\
+             [numerics]\nvalues = \"shape\"\n{}",
+            strategy("ddp", "")
+        )
+    };
+    let [folded, unfolded] = [true, false].map(|fold| report(&run(&text(fold))).0.waits);
+    assert_eq!(folded.cycles, [[0, 3]]);
+    assert_eq!(unfolded.cycles, [[0, 3], [1, 4], [2, 5]]);
+    assert!(!folded.edges.is_empty() && folded.edges.iter().all(|edge| unfolded.edges.contains(edge)), "{folded:?} {unfolded:?}");
+}

@@ -47,7 +47,8 @@ fn in_circle(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> {
         return Some(found);
     }
     let &(rank, op) = cycle.first()?;
-    let others: Vec<String> = cycle[1..].iter().map(|(rank, op)| format!("{rank} at `{}`", head(program, *op))).collect();
+    let stands = |(rank, op): &(Rank, OpId)| format!("{} at `{}`", program.whole(*rank), head(program, *op));
+    let others: Vec<String> = cycle[1..].iter().map(stands).collect();
     let cause = if others.is_empty() {
         "it waits for itself".to_owned()
     } else {
@@ -75,8 +76,10 @@ fn out_of_order(program: &Program, cycle: &[(Rank, OpId)]) -> Option<Diagnosis> 
     let &rank = few.first().filter(|_| group(first) == group(second))?;
     let op = program.order[rank.index()].iter().copied().find(|&op| collective_of(program, op) == Some(early));
     let (early, late) = (name(program, early), name(program, late));
-    let cause =
-        format!("it issues `{early}` before `{late}`, and {} the other way round: ranks of a group must agree", ranks(&many));
+    let cause = format!(
+        "it issues `{early}` before `{late}`, and {} the other way round: ranks of a group must agree",
+        ranks(program, &many)
+    );
     Some(Diagnosis { rank, op, cause })
 }
 
@@ -89,7 +92,7 @@ fn never_issued(program: &Program, edge: &WaitEdge, awaited: Awaited, graph: &Wa
     let has_reason = |&rank: &Rank| left_out(program, rank, awaited).is_some() || is_idle_in(program, rank, step);
     // The few are to blame, unless it is seen that the others left something out.
     if issuers.len() <= absent.len() && !absent.iter().any(has_reason) {
-        let (first, last) = (members.first().copied().unwrap_or_default(), members.last().copied().unwrap_or_default());
+        let [first, last] = [members.first(), members.last()].map(|rank| program.whole(rank.copied().unwrap_or_default()));
         let name = name(program, collective);
         let cause = format!("it issues `{name}` without the others, and a collective takes all of {first} to {last}");
         return issuers.into_iter().map(|rank| Diagnosis { rank, op: Some(edge.op), cause: cause.clone() }).collect();
@@ -102,7 +105,7 @@ fn missing(program: &Program, rank: Rank, edge: &WaitEdge, awaited: Awaited, gra
     let mut waiting: Vec<Rank> = graph.edges.iter().map(|edge| edge.rank).filter(|&waiting| waiting != rank).collect();
     waiting.sort_unstable();
     waiting.dedup();
-    let waiting = format!("{} {}", ranks(&waiting), if waiting.len() == 1 { "waits" } else { "wait" });
+    let waiting = format!("{} {}", ranks(program, &waiting), if waiting.len() == 1 { "waits" } else { "wait" });
     let (op, step, stands) = (left_out(program, rank, awaited), program.op(edge.op).origin.step, head(program, edge.op));
     let what = match awaited {
         Awaited::End(_) => format!("the other end of `{stands}`"),

@@ -54,12 +54,13 @@ pub(super) fn diagnose(scenario: &Scenario, run: &Run, verdict: &Verdict, factor
 }
 
 /// `r0`, `r0 and r2`, `r0, r1 and 4 more`.
-fn ranks(all: &[Rank]) -> String {
+fn ranks(program: &Program, all: &[Rank]) -> String {
+    let name = |rank: &Rank| program.whole(*rank);
     match all {
         [] => "nobody".to_owned(),
-        [only] => only.to_string(),
-        [first, second] => format!("{first} and {second}"),
-        [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
+        [only] => name(only).to_string(),
+        [first, second] => format!("{} and {}", name(first), name(second)),
+        [first, second, rest @ ..] => format!("{}, {} and {} more", name(first), name(second), rest.len()),
     }
 }
 

@@ -158,7 +158,7 @@ fn diagnosed(Diagnosis { rank, op, cause }: &Diagnosis) -> String {
 type Column = (&'static str, fn(&Run, &RankMetrics) -> String);
 
 const COLUMNS: [Column; 11] = [
-    ("rank", |_, rank| rank.rank.to_string()),
+    ("rank", |run, rank| run.program.whole(rank.rank).to_string()),
     ("busy", |run, rank| run.trace.clock.show(rank.busy)),
     ("idle", |run, rank| run.trace.clock.show(rank.idle)),
     ("ramp", |run, rank| run.trace.clock.show(rank.ramp)),
@@ -230,8 +230,8 @@ fn deadlock(run: &Run, repairs: &[Repair]) -> String {
     waiting.dedup();
     let mut text = format!(
         "deadlock at {time}: nothing can start any more, {} of {} ranks wait for another\n",
-        waiting.len(),
-        run.program.ranks()
+        waiting.len() * run.program.fold(),
+        run.program.ranks() * run.program.fold()
     );
     for edge in graph.edges.iter().take(RANKS) {
         let _ = writeln!(text, "  {}", why::edge_sentence(run, edge));
@@ -242,12 +242,12 @@ fn deadlock(run: &Run, repairs: &[Repair]) -> String {
     for cycle in why::cycles(run) {
         let _ = writeln!(text, "  in a circle: {cycle}");
     }
-    let behind: Vec<String> = graph.behind().map(|rank| rank.to_string()).collect();
+    let behind: Vec<String> = graph.behind().map(|rank| run.program.whole(rank).to_string()).collect();
     if !behind.is_empty() {
         let _ = writeln!(text, "  only behind: {}", behind.join(", "));
     }
     for Repair { what, makespan, .. } in repairs {
-        let _ = writeln!(text, "  would resolve it: {what}; then it completes in {makespan} {}", run.trace.clock.unit());
+        let _ = writeln!(text, "  would resolve it: {what}; then it completes in {}", run.trace.clock.in_words(*makespan));
     }
     text
 }

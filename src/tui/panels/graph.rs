@@ -139,11 +139,11 @@ impl Part {
         let gap = self.gap(at);
         let place = |index: usize| 1 + u16::try_from(index).unwrap_or(0) * (BOX + gap);
         for (index, edge) in self.edges.iter().enumerate() {
-            let lines = [edge.rank.to_string(), format!("op {}", at.place(edge.op)), "BLOCKED".to_owned()];
+            let lines = [name(at, edge.rank), format!("op {}", at.place(edge.op)), "BLOCKED".to_owned()];
             draw_box((place(index), y), &lines, self.cycle, pen);
         }
         if let Some((rank, doing)) = &self.root {
-            draw_box((place(self.edges.len()), y), &[rank.to_string(), doing.clone(), String::new()], false, pen);
+            draw_box((place(self.edges.len()), y), &[name(at, *rank), doing.clone(), String::new()], false, pen);
         }
         let closing = usize::from(self.cycle);
         for (index, edge) in self.edges.iter().enumerate().take(self.edges.len() - closing) {
@@ -175,7 +175,7 @@ impl Part {
             (if fits { x } else { 3 }, y)
         };
         for edge in &self.edges {
-            let (rank, what) = (edge.rank.to_string(), message_head(at.run.program, edge.op));
+            let (rank, what) = (name(at, edge.rank), message_head(at.run.program, edge.op));
             let (start, y) = place(width_of(&rank) + width_of(&what) + 9, x, pen);
             x = pen.say(start, y, &rank, if self.cycle { Role::Strong } else { Role::Text });
             x = pen.say(x, y, &format!(" {line}"), Role::Quiet);
@@ -183,13 +183,18 @@ impl Part {
             x = pen.say(x + 1, y, &format!("{line}> "), Role::Quiet);
         }
         let end = match &self.root {
-            Some((rank, doing)) => format!("{rank}: {doing}"),
-            None => format!("{}: a circle", self.edges.first().map_or(Rank(0), |edge| edge.rank)),
+            Some((rank, doing)) => format!("{}: {doing}", name(at, *rank)),
+            None => format!("{}: a circle", name(at, self.edges.first().map_or(Rank(0), |edge| edge.rank))),
         };
         let (x, y) = place(width_of(&end), x, pen);
         pen.say(x, y, &end, Role::Text);
         y + 1
     }
+}
+
+/// A followed rank by its number among all.
+fn name(at: &At, rank: Rank) -> String {
+    at.run.program.whole(rank).to_string()
 }
 
 /// Horizontal and upright line, single or double.

@@ -95,13 +95,11 @@ fn nobody(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
 /// `r0 cannot finish send x4.1 until r1 posts recv x4.1 <- r0 (op 19)`.
 fn meaning(at: &At, edge: &WaitEdge) -> String {
     let what = message_head(at.run.program, edge.op);
+    let [rank, on_rank] = [edge.rank, edge.on_rank].map(|rank| at.run.program.whole(rank));
     match (edge.why, edge.on_op) {
-        (Wait::Message(_), _) => format!("{}: {what} waits for a message that is on its way from {}", edge.rank, edge.on_rank),
-        (_, Some(on)) => {
-            let (on_rank, posts) = (edge.on_rank, head(at, on));
-            format!("{} cannot finish {what} until {on_rank} posts {posts} (op {})", edge.rank, at.place(on))
-        }
-        (_, None) => format!("{} cannot finish {what}: {} never issues its part", edge.rank, edge.on_rank),
+        (Wait::Message(_), _) => format!("{rank}: {what} waits for a message that is on its way from {on_rank}"),
+        (_, Some(on)) => format!("{rank} cannot finish {what} until {on_rank} posts {} (op {})", head(at, on), at.place(on)),
+        (_, None) => format!("{rank} cannot finish {what}: {on_rank} never issues its part"),
     }
 }
 
@@ -203,7 +201,11 @@ fn advice(data: &RunData, at: &At, graph: &Graph) -> Vec<String> {
     }
     if let Some(edge) = graph.blocked.iter().find(|edge| edge.on_op.is_none()) {
         return vec![
-            format!("{} never issues the other end of {}.", edge.on_rank, message_head(at.run.program, edge.op)),
+            format!(
+                "{} never issues the other end of {}.",
+                at.run.program.whole(edge.on_rank),
+                message_head(at.run.program, edge.op)
+            ),
             "All ranks of a group must issue the same collectives, in the same order; every send needs its receive.".to_owned(),
             "On real devices this is a hang until a watchdog's timeout.".to_owned(),
         ];
@@ -213,13 +215,9 @@ fn advice(data: &RunData, at: &At, graph: &Graph) -> Vec<String> {
         None if graph.blocked.is_empty() => vec!["Nothing is blocked: nothing to resolve.".to_owned()],
         None => vec!["No event can run any more.".to_owned()],
         Some((time, edge)) => {
-            let clock = at.run.trace.clock;
-            vec![format!(
-                "Time: {} goes on at {}, when {} is there.",
-                edge.rank,
-                clock.show(time),
-                edge.on_op.map_or_else(|| edge.on_rank.to_string(), |on| format!("{} {}", edge.on_rank, head(at, on)))
-            )]
+            let [rank, on_rank] = [edge.rank, edge.on_rank].map(|rank| at.run.program.whole(rank));
+            let awaited = edge.on_op.map_or_else(|| on_rank.to_string(), |on| format!("{on_rank} {}", head(at, on)));
+            vec![format!("Time: {rank} goes on at {}, when {awaited} is there.", at.run.trace.clock.show(time))]
         }
     }
 }
@@ -238,8 +236,8 @@ fn cycle_advice(data: &RunData, at: &At, part: &Part) -> Vec<String> {
         advice.push("No change of one pair of messages at a time resolves it.".to_owned());
     } else {
         advice.push("Each of these was tried, and the run completes:".to_owned());
-        let unit = at.run.trace.clock.unit();
-        advice.extend(waits.repairs.iter().map(|repair| format!("- {}: {} {unit}", repair.what, repair.makespan)));
+        let clock = at.run.trace.clock;
+        advice.extend(waits.repairs.iter().map(|repair| format!("- {}: {}", repair.what, clock.in_words(repair.makespan))));
     }
     if !data.prepared.asked.schedule.is_empty() {
         advice.push(format!("This run: {}.", data.prepared.asked.schedule));
