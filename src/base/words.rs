@@ -69,6 +69,13 @@ fn visible(character: char) -> impl Iterator<Item = char> {
     character.escape_default().filter(move |_| escaped).chain((!escaped).then_some(character))
 }
 
+/// `name` as a word for a POSIX shell: in quotes where it has more than letters, digits and what paths are made of.
+#[must_use]
+pub fn shell_word(name: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+=:@%,".contains(character);
+    if !name.is_empty() && name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

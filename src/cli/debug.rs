@@ -15,6 +15,7 @@ use crate::observe::kind::label;
 use crate::observe::slack::Slack;
 use crate::observe::why::{chain, critical_path};
 use crate::observe::{Observed, gaps};
+use crate::program::Program;
 use crate::program::head::head;
 
 /// What to debug, and what to ask.
@@ -45,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let observed = run.observed();
     let mut text = String::new();
     for breakpoint in &breakpoints {
+        breakpoint.rank.map(|rank| followed(observed.run.program, rank)).transpose()?;
         text += &met(&observed, breakpoint, &breakpoint.hits(&observed.run, observed.ledger(), run.first_nan));
     }
     for &(rank, time) in &places {
@@ -70,12 +72,14 @@ fn place(text: &str) -> Result<(Rank, f64), Failure> {
 
 fn met(observed: &Observed, breakpoint: &Breakpoint, hits: &[usize]) -> String {
     let run = &observed.run;
-    let mut text = format!("{breakpoint}: met {}\n", counted(hits.len() as u64, "time"));
+    let mut text =
+        format!("{breakpoint}: met {}{}\n", counted(hits.len() as u64, "time"), folded_away(run.program, breakpoint.rank));
     for &event in hits.iter().take(MOST_HITS) {
         let happened = run.trace.events[event - 1];
         // A message is the event of two ranks: what is told is what the rank does that was asked for.
-        let op = breakpoint.rank.and_then(|rank| run.part_of(rank, happened.op)).unwrap_or(happened.op);
-        let (time, rank) = (run.trace.clock.show(happened.time), run.program.rank_of(op));
+        let asked = breakpoint.rank.and_then(|rank| run.program.followed(rank));
+        let op = asked.and_then(|rank| run.part_of(rank, happened.op)).unwrap_or(happened.op);
+        let (time, rank) = (run.trace.clock.show(happened.time), run.program.whole(run.program.rank_of(op)));
         let _ = writeln!(text, "  event {event} at {time}: {rank} `{}`", head(run.program, op));
     }
     if hits.len() > MOST_HITS {
@@ -87,15 +91,12 @@ fn met(observed: &Observed, breakpoint: &Breakpoint, hits: &[usize]) -> String {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a typed time is not negative, and casts saturate")]
 fn why(observed: &Observed, rank: Rank, time: f64) -> Result<String, Failure> {
     let run = &observed.run;
-    let lanes = observed.lanes();
-    let Some(of_rank) = lanes.ranks.get(rank.index()) else {
-        return Err(Failure::Input(format!("there is no {rank}; the run has {} ranks", lanes.ranks.len())));
-    };
+    let followed = followed(run.program, rank)?;
     let clock = run.trace.clock;
     let ticks = Ticks((time / clock.in_unit(Ticks(1))).round() as u64);
-    let mut text = format!("{rank} at {}\n", clock.show(ticks));
-    let row = &of_rank.compute;
-    if let Some(found) = idle(run, row, (rank, true), ticks) {
+    let mut text = format!("{rank} at {}{}\n", clock.show(ticks), folded_away(run.program, Some(rank)));
+    let row = &observed.lanes().ranks[followed.index()].compute;
+    if let Some(found) = idle(run, row, (followed, true), ticks) {
         let heading = found.heading(run);
         let sentences = if found.chain.steps.is_empty() { String::new() } else { found.chain.sentences(run).to_string() };
         heading.lines().chain(sentences.lines()).for_each(|line| _ = writeln!(text, "  {line}"));
@@ -110,6 +111,21 @@ fn why(observed: &Observed, rank: Rank, time: f64) -> Result<String, Failure> {
         let _ = writeln!(text, "  the run has ended");
     }
     Ok(text)
+}
+
+/// Who is followed for `rank`, one of all.
+fn followed(program: &Program, rank: Rank) -> Result<Rank, Failure> {
+    let all = program.ranks() * program.fold();
+    program.followed(rank).ok_or_else(|| Failure::Input(format!("there is no {rank}; the run has {all} ranks")))
+}
+
+/// Says who is followed for a rank that is not followed itself.
+fn folded_away(program: &Program, rank: Option<Rank>) -> String {
+    let followed = |rank| program.followed(rank).map(|followed| program.whole(followed));
+    match rank.and_then(|rank| Some((rank, followed(rank)?))) {
+        Some((rank, followed)) if rank != followed => format!("; {rank} does the same as {followed}, which is followed for it"),
+        _ => String::new(),
+    }
 }
 
 /// The critical path, and the longest gaps with their causes.
@@ -128,7 +144,14 @@ fn overview(observed: &Observed) -> String {
             .get(gap.rank.index())
             .and_then(|of_rank| idle(run, &of_rank.compute, (gap.rank, true), gap.start));
         let cause = found.map_or_else(|| "no work is left in this step".to_owned(), |found| found.brief(run));
-        let _ = writeln!(text, "  {} {} to {} ({}): {cause}", gap.kind.name(), show(gap.start), show(gap.end), gap.rank);
+        let _ = writeln!(
+            text,
+            "  {} {} to {} ({}): {cause}",
+            gap.kind.name(),
+            show(gap.start),
+            show(gap.end),
+            run.program.whole(gap.rank)
+        );
     }
     text
 }

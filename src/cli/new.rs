@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::export::write_new;
 use super::failure::{note, print};
 use super::{Exit, Outcome};
+use crate::base::words::shell_word;
 use crate::scenario;
 
 /// What to write.
@@ -21,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Ok(Exit::Done);
     }
     write_new(&arguments.file, scenario::new_scenario())?;
-    let name = arguments.file.display();
-    note(format_args!("wrote {name}; next: ranklab run {name}"));
+    let name = arguments.file.display().to_string();
+    note(format_args!("wrote {name}; next: ranklab run {}", shell_word(&name)));
     Ok(Exit::Done)
 }

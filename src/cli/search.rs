@@ -10,6 +10,7 @@ use super::failure::{note, print};
 use super::input::Input;
 use super::{Exit, Failure, Outcome};
 use crate::base::units::short_number;
+use crate::base::words::shell_word;
 use crate::lab::search::{Row, Search, search};
 
 /// What to search for.
@@ -44,7 +45,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
             )));
         };
         write_new(path, best.plan.to_string())?;
-        note(format_args!("wrote {} ({}); next: ranklab run {0}", path.display(), best.name));
+        note(format_args!(
+            "wrote {} ({}); next: ranklab run {}",
+            path.display(),
+            best.name,
+            shell_word(&path.display().to_string())
+        ));
     }
     Ok(Exit::Done)
 }

@@ -94,12 +94,12 @@ impl Breakpoint {
     }
 
     fn is_of(&self, run: &Run, op: OpId) -> bool {
-        self.rank.is_none_or(|rank| rank == run.program.whole(run.program.rank_of(op)))
+        self.rank.is_none_or(|rank| run.program.followed(rank) == Some(run.program.rank_of(op)))
     }
 
     fn ranks<'a>(&self, run: &'a Run) -> impl Iterator<Item = Rank> + use<'a> {
-        let only = self.rank;
-        (0..run.program.ranks()).map(Rank::new).filter(move |&rank| only.is_none_or(|only| only == run.program.whole(rank)))
+        let only = self.rank.map(|rank| run.program.followed(rank));
+        (0..run.program.ranks()).map(Rank::new).filter(move |&rank| only.is_none_or(|only| only == Some(rank)))
     }
 
     /// The events that start the ops that `fits`.

@@ -19,8 +19,18 @@ pub struct Flow {
     pub collective: bool,
     /// The sends that ran.
     pub sends: Vec<OpId>,
-    /// Per send, what it and all before it carried, and for how long they moved.
-    sums: Vec<(Bytes, Ticks)>,
+    /// Per send, what it and all before it carried.
+    sums: Vec<Sum>,
+}
+
+/// What some messages carried together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    bytes: Bytes,
+    /// For how long any of them was moving.
+    busy: Ticks,
+    /// When the last of them arrived.
+    until: Ticks,
 }
 
 /// What a wire has carried.
@@ -30,7 +40,7 @@ pub struct Carried {
     pub messages: usize,
     /// What they carry.
     pub bytes: Bytes,
-    /// For how long messages were moving; those that move together count each.
+    /// For how long any message was moving.
     pub busy: Ticks,
     /// Those that are moving now.
     pub moving: Vec<OpId>,
@@ -52,10 +62,13 @@ pub fn flows(run: &Run) -> Vec<Flow> {
 impl Flow {
     fn new(run: &Run, (from, to, collective): (Rank, Rank, bool), mut sends: Vec<OpId>) -> Self {
         sends.sort_by_key(|&send| run.trace.event_of(send));
-        let mut sum = (Bytes::ZERO, Ticks::ZERO);
+        let mut sum = Sum::default();
         let sums = sends.iter().map(|&send| {
             let times = run.times(send).unwrap_or_default();
-            sum = (sum.0 + run.message_bytes(send), sum.1 + (times.end - times.start));
+            let until = times.end.max(sum.until);
+            // They start in order, so what is new is what lies behind all before.
+            let busy = sum.busy + (until - times.start.max(sum.until));
+            sum = Sum { bytes: sum.bytes + run.message_bytes(send), busy, until };
             sum
         });
         let sums = sums.collect();
@@ -65,7 +78,7 @@ impl Flow {
     /// What the wire carries in the whole run, and for how long.
     #[must_use]
     pub fn total(&self) -> (Bytes, Ticks) {
-        self.sums.last().copied().unwrap_or_default()
+        self.sums.last().map_or((Bytes::ZERO, Ticks::ZERO), |sum| (sum.bytes, sum.busy))
     }
 
     /// What it has carried at an event.
@@ -73,14 +86,11 @@ impl Flow {
     pub fn at(&self, at: &At) -> Carried {
         let messages = self.sends.partition_point(|&send| at.state(send) >= State::Running);
         let Some(last) = messages.checked_sub(1) else { return Carried::default() };
-        let (bytes, mut busy) = self.sums[last];
+        let Sum { bytes, busy, until } = self.sums[last];
         // Streams run in order, so only the last few can still be on their way.
         let recent = &self.sends[messages.saturating_sub(MOST_AT_ONCE)..messages];
         let moving: Vec<OpId> = recent.iter().copied().filter(|&send| at.state(send) == State::Running).collect();
-        for &send in &moving {
-            let end = at.run.times(send).map_or(Ticks::ZERO, |times| times.end);
-            busy -= Ticks(end.0.saturating_sub(at.time().0));
-        }
+        let busy = busy - Ticks(until.0.saturating_sub(at.time().0));
         Carried { messages, bytes, busy, moving }
     }
 }

@@ -56,7 +56,7 @@ const TABLE: [Row; 15] = [
     (Kind::SendActivation, "a", '>', "activation"),
     (Kind::SendGradient, "g", '<', "gradient"),
     (Kind::Transfer, "c", '-', "transfer"),
-    (Kind::Copy, "copy", '=', "copy"),
+    (Kind::Copy, "copy", '&', "copy"),
     (Kind::Skipped, "x", 'x', "skipped"),
     (Kind::Waiting, "", '.', "waits for peer"),
     (Kind::ExposedCommunication, "", '.', "exposed communication"),

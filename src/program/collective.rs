@@ -245,6 +245,13 @@ impl Program {
         self.unfolded(rank, 0)
     }
 
+    /// Who is followed for rank `whole` of all; `None` if there are fewer ranks.
+    #[must_use]
+    pub fn followed(&self, whole: Rank) -> Option<Rank> {
+        let all = self.ranks() * self.fold();
+        (whole.index() < all).then(|| self.setting.folding.fold(whole).0)
+    }
+
     /// The number, among all ranks, of the `folded`-th that `rank` stands for.
     #[must_use]
     pub fn unfolded(&self, rank: Rank, folded: usize) -> Rank {

@@ -349,11 +349,15 @@ fn numbers(data: &RunData, at: &At, subject: &Subject<'_>, (wires, whole): (&Wir
 fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
     let clock = at.run.trace.clock;
     let n = chunks.ranks.len();
-    let bytes = at.run.program.collectives[chunks.collective.index()].bytes;
+    let collective = &at.run.program.collectives[chunks.collective.index()];
+    let (bytes, rounds) = (collective.bytes, collective.kind.rounds());
+    // An all-reduce goes around twice, an all-gather and a reduce-scatter once.
+    let times = if rounds == 1 { String::new() } else { rounds.to_string() };
     let mut lines = vec![format!("payload S = {bytes} on each of n = {n} ranks")];
     if let Shape::Ring(_) = chunks.shape {
-        let chunk = Bytes(bytes.0.div_ceil(n as u64));
-        lines.push(format!("2(n-1) = {} steps of S/n = {chunk}", 2 * (n - 1)));
+        let (chunk, steps) = (Bytes(bytes.0.div_ceil(n as u64)), rounds * (n as u64 - 1));
+        let formula = if rounds == 1 { "n-1".to_owned() } else { format!("{times}(n-1)") };
+        lines.push(format!("{formula} = {steps} steps of S/n = {chunk}"));
     }
     let of = |stats: &&CollectiveStats| stats.collective == chunks.collective;
     let Some(stats) = data.metrics.collectives.iter().find(of) else { return lines };
@@ -370,7 +374,7 @@ fn collective_numbers(data: &RunData, at: &At, chunks: &Chunks) -> Vec<String> {
     }
     if let (Some(algorithm), Some(bus)) = (stats.algorithm_bandwidth(clock), stats.bus_bandwidth(at.run)) {
         lines.push(format!("algorithm bandwidth S/t = {} GB/s", short_number(algorithm)));
-        lines.push(format!("bus bandwidth 2(n-1)/n S/t = {} GB/s", short_number(bus)));
+        lines.push(format!("bus bandwidth {times}(n-1)/n S/t = {} GB/s", short_number(bus)));
     }
     lines
 }

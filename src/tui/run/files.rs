@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use crate::base::words::shell_word;
 use crate::observe::export::{Format, file};
 
 /// Writes `text` to the file `name`, which must not exist, and says where it is.
@@ -19,7 +20,9 @@ pub fn write_plan(name: &str, text: &str, overwrite: bool) -> Option<String> {
     let path = Path::new(name);
     let written = if overwrite { file::replace(path, text) } else { file::write_new(path, text) };
     match written {
-        Ok(()) => Some(format!("wrote {name}: `ranklab run {name}` runs it with a small model, and PyTorch loads it")),
+        Ok(()) => {
+            Some(format!("wrote {name}: `ranklab run {}` runs it with a small model, and PyTorch loads it", shell_word(name)))
+        }
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !overwrite => None,
         Err(error) => Some(format!("cannot write {name}: {error}")),
     }

@@ -163,7 +163,8 @@ fn press(model: &mut Model, key: Key) -> Option<Effect> {
         return overlay::press(model, key);
     }
     model.message.clear();
-    match model.prefix.take() {
+    // A typed command begins here whatever was pressed before, or its letters would be keys.
+    match model.prefix.take().filter(|_| key != Key::Char(':')) {
         Some(Prefix::Table(first)) => bound(model, Some(first), key),
         Some(mark) => {
             run::mark(model, mark, key);

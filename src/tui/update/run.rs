@@ -274,11 +274,13 @@ fn toggle_break(model: &mut Model) {
 }
 
 fn toggle(model: &mut Model, when: Breakpoint) {
-    let words = when.to_string();
+    let (words, rank) = (when.to_string(), when.rank);
     let data = Arc::clone(&model.run.data);
+    let is_there = rank.is_none_or(|rank| data.program().followed(rank).is_some());
     let set = model.breaks.toggle(when, &data).map(|set| set.hits.len());
     model.say(match set {
         None => format!("breakpoint removed: {words}"),
+        Some(0) if !is_there => format!("breakpoint set: {words}; this run has no such rank"),
         Some(0) => format!("breakpoint set: {words}; this run never meets it"),
         Some(1) => format!("breakpoint set: {words}; met once"),
         Some(times) => format!("breakpoint set: {words}; met {times} times"),

@@ -214,18 +214,17 @@ fn go_to_time(model: &mut Model, time: f64) -> Option<Effect> {
 
 fn go_to_rank(model: &mut Model, rank: u32) -> Option<Effect> {
     let data = &model.run.data;
-    let folding = &data.program().setting.folding;
-    let all = data.ranks() * folding.size();
-    let (followed, folded) = folding.fold(Rank(rank));
-    match data.rows.iter().position(|row| row.rank == followed) {
-        Some(row) if (rank as usize) < all => {
-            let whole = data.program().whole(followed);
-            model.timeline.cursor.row = row;
-            if folded > 0 {
-                model.say(format!("r{rank} does the same as {whole}, which is followed for it"));
-            }
+    let program = data.program();
+    let followed = program.followed(Rank(rank));
+    if let Some(row) = data.rows.iter().position(|row| Some(row.rank) == followed) {
+        let whole = program.whole(data.rows[row].rank);
+        model.timeline.cursor.row = row;
+        if whole != Rank(rank) {
+            model.say(format!("r{rank} does the same as {whole}, which is followed for it"));
         }
-        _ => model.say(format!("there is no rank {rank}; the run has {all}")),
+    } else {
+        let all = data.ranks() * program.fold();
+        model.say(format!("there is no rank {rank}; the run has {all}"));
     }
     keep_in_view(model);
     None
