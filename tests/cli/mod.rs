@@ -392,6 +392,10 @@ fn a_run_is_debugged_without_a_screen() {
     check(&["debug", "11", "--break", "whenever"], 2, "!a breakpoint is r2, op 1B3");
     check(&["debug", "11", "--why", "r3"], 2, "!is no rank with a time");
     check(&["debug", "11", "--why", "r9 1"], 2, "!there is no r9");
+    // Of 64 ranks four are followed; each is named by its number among all.
+    check(&["debug", "72b-tp8-pp4-dp2", "--why", "r17 1000"], 0, "r17 does the same as r16, which is followed for it");
+    check(&["debug", "72b-tp8-pp4-dp2", "--break", "r33 op 2F0"], 0, "r33 op 2F0: met 1 time");
+    check(&["debug", "72b-tp8-pp4-dp2", "--break", "r99 op 2F0"], 2, "!there is no r99; the run has 64 ranks");
 }
 
 #[test]

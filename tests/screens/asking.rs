@@ -236,7 +236,7 @@ fn knobs_of_one_page_do_not_hold_where_the_next_has_its_own_run() {
 
 #[test]
 fn a_command_that_is_typed_over_anything_is_one() {
-    for open in ["", "o", "w", "B", "e", "R"] {
+    for open in ["", "o", "w", "B", "e", "R", "m", "g", "'"] {
         let mut lab = lab();
         lab.press(open);
         if open.is_empty() {
