@@ -113,6 +113,21 @@ fn why(observed: &Observed, rank: Rank, time: f64) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// A path `r0 F0 > r1 F0 B0 > r0 B0` with the first and the last ops of each stay on a rank: a long run has thousands.
+fn shortened(path: &str) -> String {
+    const SHOWN: usize = 8;
+    let stay = |stay: &str| {
+        let words: Vec<&str> = stay.split(' ').collect();
+        let left_out = words.len().saturating_sub(2 * SHOWN + 1);
+        if left_out == 0 {
+            return stay.to_owned();
+        }
+        let (first, last) = (words[..=SHOWN].join(" "), words[words.len() - SHOWN..].join(" "));
+        format!("{first} ... {left_out} more ... {last}")
+    };
+    path.split(" > ").map(stay).collect::<Vec<_>>().join(" > ")
+}
+
 /// Who is followed for `rank`, one of all.
 fn followed(program: &Program, rank: Rank) -> Result<Rank, Failure> {
     let all = program.ranks() * program.fold();
@@ -134,7 +149,7 @@ fn overview(observed: &Observed) -> String {
     let show = |ticks: Ticks| run.trace.clock.show(ticks);
     let path = critical_path(run, 0);
     let mut text = format!("critical path: {} of computation, {} of messages\n", show(path.computing), show(path.communicating));
-    let _ = writeln!(text, "  {}\n", path.sentence(run));
+    let _ = writeln!(text, "  {}\n", shortened(&path.sentence(run)));
     let longest = gaps::longest(run, observed.lanes(), observed.metrics(), MOST_GAPS);
     let _ = writeln!(text, "the longest gaps of the first step");
     for gap in longest {

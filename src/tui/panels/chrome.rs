@@ -177,12 +177,13 @@ pub fn message(model: &Model, pen: &mut Pen<'_>) {
     }
 }
 
-/// What a turned knob led to: in little room with the last word of its name, or without it. The learner knows what was turned.
+/// What a turned knob led to: in little room without the loss, then with the last word of its name, or without it. The learner knows what
+/// was turned.
 fn briefly(message: &str, room: u16) -> &str {
     let Some((turned, answer)) = message.split_once(": ").filter(|(turned, _)| turned.contains(" = ")) else { return message };
     let name = turned.split(" = ").next().unwrap_or_default();
-    let short = &message[name.rfind('.').map_or(0, |dot| dot + 1)..];
-    [message, short].into_iter().find(|text| width_of(text) <= room).unwrap_or(answer)
+    let (start, end) = (name.rfind('.').map_or(0, |dot| dot + 1), message.rfind(", loss ").unwrap_or(message.len()));
+    [message, &message[..end], &message[start..end]].into_iter().find(|text| width_of(text) <= room).unwrap_or(answer)
 }
 
 /// As many parts of a sentence as fit: what does not goes whole, as half a number is none.
@@ -382,6 +383,8 @@ mod tests {
         check(90, message);
         check(80, "micro_batches = 16: 57u a step, bubble 15.8 %, equals one device bit for bit");
         check(70, "57u a step, bubble 15.8 %, equals one device bit for bit");
+        let with_loss = format!("{message}, loss 5.56 to 5.42");
+        assert_eq!([110, 90].map(|room| briefly(&with_loss, room)), [with_loss.as_str(), message]);
         assert_eq!(briefly("wrong: at r0 `F0`", 5), "wrong: at r0 `F0`");
     }
 }
