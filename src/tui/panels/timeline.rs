@@ -318,18 +318,13 @@ fn utilisation(model: &Model, window: &Window, left: u16, y: u16, pen: &mut Pen<
 /// A glyph with its style and its meaning.
 pub(super) type Entry = (char, Style, String);
 
-/// What stands in the shown lanes, in as many lines as there are: first the rule of cells that hold more than one thing, if there are any.
+/// What stands in the shown lanes, in as many lines as there are: last the rule of cells that hold more than one thing, if there are any.
 fn legend(model: &Model, shown: &[usize], shared: bool, y: u16, pen: &mut Pen<'_>) {
     let data = &*model.run.data;
     let text = pen.theme.style(Role::Text);
     let mut entries: Vec<Entry> = Vec::new();
     if model.timeline.critical {
         entries.push((pen.tier.hollow(), text, "f1 has slack".to_owned()));
-    }
-    let mut x = 1;
-    if shared {
-        x = pen.say(x, y, "cells: largest kind,", Role::Quiet) + 1;
-        entries.push((pen.tier.mixed(), text, "below 60 %".to_owned()));
     }
     entries.extend(kinds(pen, |kind| shown.iter().any(|&row| data.coverage.rows[row].has(kind))));
     if data.alerts.iter().any(|alert| !alert.is_skip) {
@@ -338,7 +333,10 @@ fn legend(model: &Model, shown: &[usize], shared: bool, y: u16, pen: &mut Pen<'_
     if data.coverage.busy.streams > 0 {
         entries.push((' ', text, "blank ramp".to_owned()));
     }
-    listed(&entries, (x, y), 1, pen);
+    if shared {
+        entries.push((pen.tier.mixed(), text, "no kind has 60 %, else the largest".to_owned()));
+    }
+    listed(&entries, (1, y), 1, pen);
 }
 
 /// The kinds that occur, each with its glyph; computations that share a glyph stand together.
