@@ -16,7 +16,7 @@ use crate::observe::slack::Slack;
 use crate::observe::why::{chain, critical_path};
 use crate::observe::{Observed, gaps};
 use crate::program::Program;
-use crate::program::head::head;
+use crate::program::head::head_with_rank;
 
 /// What to debug, and what to ask.
 #[derive(Debug, clap::Args)]
@@ -79,8 +79,7 @@ fn met(observed: &Observed, breakpoint: &Breakpoint, hits: &[usize]) -> String {
         // A message is the event of two ranks: what is told is what the rank does that was asked for.
         let asked = breakpoint.rank.and_then(|rank| run.program.followed(rank));
         let op = asked.and_then(|rank| run.part_of(rank, happened.op)).unwrap_or(happened.op);
-        let (time, rank) = (run.trace.clock.show(happened.time), run.program.whole(run.program.rank_of(op)));
-        let _ = writeln!(text, "  event {event} at {time}: {rank} `{}`", head(run.program, op));
+        let _ = writeln!(text, "  event {event} at {}: {}", run.trace.clock.show(happened.time), head_with_rank(run.program, op));
     }
     if hits.len() > MOST_HITS {
         let _ = writeln!(text, "  ... and {} more", hits.len() - MOST_HITS);
@@ -130,7 +129,7 @@ fn shortened(path: &str) -> String {
 
 /// Who is followed for `rank`, one of all.
 fn followed(program: &Program, rank: Rank) -> Result<Rank, Failure> {
-    let all = program.ranks() * program.fold();
+    let all = program.whole_ranks();
     program.followed(rank).ok_or_else(|| Failure::Input(format!("there is no {rank}; the run has {all} ranks")))
 }
 

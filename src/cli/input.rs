@@ -115,13 +115,13 @@ fn unknown(what: &str, error: &NotFound) -> String {
         _ if Path::new(what).is_dir() => {
             format!("`{what}` is a folder: a scenario is a file in it, such as {what}/scenario.toml")
         }
-        NotFound::Unknown { .. } => {
-            let near = library::nearest_scenario(what).map(|near| format!(": did you mean the scenario `{near}`?"));
-            let lists = "`ranklab list` and `ranklab list scenarios` show all";
-            match near.or_else(|| error.to_string().split_once(": did").map(|(_, near)| format!(": did{near}"))) {
-                Some(near) => format!("there is no lesson and no scenario `{what}`{near}"),
-                None => format!("there is no lesson and no scenario `{what}`: {lists}"),
-            }
+        NotFound::Unknown { nearest, .. } => {
+            let hint = match (library::nearest_scenario(what), nearest) {
+                (Some(scenario), _) => format!("did you mean the scenario `{scenario}`?"),
+                (None, Some(lesson)) => format!("did you mean `{lesson}`?"),
+                (None, None) => "`ranklab list` and `ranklab list scenarios` show all".to_owned(),
+            };
+            format!("there is no lesson and no scenario `{what}`: {hint}")
         }
         _ => error.to_string(),
     }

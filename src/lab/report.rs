@@ -74,7 +74,7 @@ impl Run {
         let swaps = check(program).into_iter().filter(|finding| finding.kind == FindingKind::SilentSwap);
         let swap = |finding: Finding| {
             let [send, receive] = finding.ops[..] else { return None };
-            let (rank, text) = (|op| program.whole(program.rank_of(op)).0, |op| head(program, op).to_string());
+            let (rank, text) = (|op| program.whole_rank_of(op).0, |op| head(program, op).to_string());
             Some(SilentSwap { from: rank(send), send: text(send), to: rank(receive), receive: text(receive) })
         };
         swaps.filter_map(swap).collect()

@@ -85,7 +85,7 @@ impl Idle {
                 let name = super::kind::label(run, op);
                 format!(
                     "{rank} has done all its work; the run goes on until {end}, when {name} of {} ends",
-                    run.program.whole(run.program.rank_of(op))
+                    run.program.whole_rank_of(op)
                 )
             }
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::kind::label;
 use super::run::Run;
 use crate::base::{OpId, Rank, Ticks};
-use crate::program::head::head;
+use crate::program::head::{head, head_with_rank};
 use crate::program::trace::{Outcome, WaitEdge};
 use crate::program::{OpKind, Wait};
 
@@ -153,7 +153,7 @@ impl Chain {
             }
         }
         let first = self.steps.first().map_or(self.root, |step| step.op);
-        let start = format!("{} {}", run.program.whole(run.program.rank_of(first)), label(run, first));
+        let start = format!("{} {}", run.program.whole_rank_of(first), label(run, first));
         let root = label(run, self.root);
         let end = match self.end {
             End::Running if parts.is_empty() => format!(" waits for {root}, which was running"),
@@ -174,7 +174,7 @@ impl fmt::Display for Sentences<'_> {
         for step in self.chain.steps.iter().filter(|step| !step.stays_in_slot(run)) {
             writeln!(f, "{}", step.sentence(run))?;
         }
-        let root = named(run, self.chain.root);
+        let root = head_with_rank(run.program, self.chain.root);
         match self.chain.end {
             End::Running => {
                 let times = run.times(self.chain.root).unwrap_or_default();
@@ -200,10 +200,10 @@ impl Step {
     pub fn sentence(&self, run: &Run) -> String {
         let on = match self.wait {
             Wait::NoPeer(rank) | Wait::NoMember(rank) => run.program.whole(rank).to_string(),
-            wait => wait.on().map_or_else(String::new, |on| named(run, on)),
+            wait => wait.on().map_or_else(String::new, |on| head_with_rank(run.program, on)),
         };
         let until = self.until.map_or_else(String::new, |until| format!(", until {}", run.trace.clock.show(until)));
-        format!("{} {} {on}{until}", named(run, self.op), self.wait.why())
+        format!("{} {} {on}{until}", head_with_rank(run.program, self.op), self.wait.why())
     }
 }
 
@@ -245,8 +245,4 @@ impl CriticalPath {
         }
         words.join(" ")
     }
-}
-
-fn named(run: &Run, op: OpId) -> String {
-    format!("{} `{}`", run.program.whole(run.program.rank_of(op)), head(run.program, op))
 }

@@ -4,7 +4,7 @@ use super::tables::Program;
 use crate::base::folding::Folding;
 use crate::base::mesh::Line;
 use crate::base::settings::Dtype;
-use crate::base::{Bytes, CollectiveId, GroupId, ParameterId, Rank};
+use crate::base::{Bytes, CollectiveId, GroupId, OpId, ParameterId, Rank};
 
 /// A group of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -245,11 +245,22 @@ impl Program {
         self.unfolded(rank, 0)
     }
 
+    /// The rank of `op` by its number among all.
+    #[must_use]
+    pub fn whole_rank_of(&self, op: OpId) -> Rank {
+        self.whole(self.rank_of(op))
+    }
+
+    /// How many ranks there are, those that are followed and those that they stand for.
+    #[must_use]
+    pub fn whole_ranks(&self) -> usize {
+        self.ranks() * self.fold()
+    }
+
     /// Who is followed for rank `whole` of all; `None` if there are fewer ranks.
     #[must_use]
     pub fn followed(&self, whole: Rank) -> Option<Rank> {
-        let all = self.ranks() * self.fold();
-        (whole.index() < all).then(|| self.setting.folding.fold(whole).0)
+        (whole.index() < self.whole_ranks()).then(|| self.setting.folding.fold(whole).0)
     }
 
     /// The number, among all ranks, of the `folded`-th that `rank` stands for.

@@ -23,6 +23,12 @@ pub fn head(program: &Program, op: OpId) -> Head<'_> {
     Head { program, op }
 }
 
+/// An op behind its rank: "r0 `send x4.1 -> r1`".
+#[must_use]
+pub fn head_with_rank(program: &Program, op: OpId) -> String {
+    format!("{} `{}`", program.whole_rank_of(op), head(program, op))
+}
+
 /// Whether a rule meets `op`: by rank, step, and the words that the head starts with.
 #[must_use]
 pub fn fits(program: &Program, op: OpId, rule: &Trouble) -> bool {

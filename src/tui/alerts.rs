@@ -4,9 +4,9 @@ use super::data::RunData;
 use crate::base::{OpId, Ticks};
 use crate::observe::run::Run;
 use crate::observe::why::edge_sentence;
-use crate::program::head::head;
+use crate::program::OpKind;
+use crate::program::head::head_with_rank;
 use crate::program::trace::Outcome;
-use crate::program::{OpKind, Program};
 
 /// Something that is wrong, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,9 +28,10 @@ pub struct Alert {
 pub fn alerts(data: &RunData) -> Vec<Alert> {
     let (run, program) = (data.run(), data.program());
     let skipped = program.all().filter(|&op| matches!(program.kind(op), OpKind::Skipped(_)));
-    let taken_out = skipped.map(|op| (op, format!("{} was taken out by a trouble rule", named(program, op)), true));
-    let wrong = data.first_difference.map(|op| (op, format!("the first wrong result: {}", named(program, op)), false));
-    let nan = data.first_nan.map(|op| (op, format!("the first result that is no number: {}", named(program, op)), false));
+    let taken_out = skipped.map(|op| (op, format!("{} was taken out by a trouble rule", head_with_rank(program, op)), true));
+    let wrong = data.first_difference.map(|op| (op, format!("the first wrong result: {}", head_with_rank(program, op)), false));
+    let nan =
+        data.first_nan.map(|op| (op, format!("the first result that is no number: {}", head_with_rank(program, op)), false));
     let all = taken_out.chain(wrong).chain(nan).chain(stopped(&run).into_iter().map(|(op, text)| (op, text, false)));
     let placed = |(op, text, is_skip): (OpId, String, bool)| {
         let (row, time) = data.place_of(op)?;
@@ -47,12 +48,8 @@ fn stopped(run: &Run) -> Vec<(OpId, String)> {
     match &run.trace.outcome {
         Outcome::Deadlocked(graph) => graph.edges.iter().map(|edge| (edge.op, edge_sentence(run, edge))).collect(),
         Outcome::OutOfMemory { op: Some(op), needed, limit, .. } => {
-            vec![(*op, format!("{} needs {}", named(run.program, *op), needed.out_of(*limit)))]
+            vec![(*op, format!("{} needs {}", head_with_rank(run.program, *op), needed.out_of(*limit)))]
         }
         Outcome::OutOfMemory { op: None, .. } | Outcome::Completed => Vec::new(),
     }
-}
-
-fn named(program: &Program, op: OpId) -> String {
-    format!("{} `{}`", program.whole(program.rank_of(op)), head(program, op))
 }

@@ -1,7 +1,7 @@
 //! The command line: what goes where, and the exit codes.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A new, empty folder for one test's files.
@@ -9,6 +9,13 @@ fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for test files");
     folder
+}
+
+/// Writes a file into `folder`; its path.
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("UTF-8").to_owned()
 }
 
 /// Runs `ranklab` with `arguments`, `input` on standard input.
@@ -67,11 +74,7 @@ fn every_outcome_has_its_exit_code() {
 #[test]
 fn a_sheet_is_a_scenario_and_may_be_named_by_one() {
     let folder = folder("sheet");
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.to_str().expect("UTF-8").to_owned()
-    };
+    let write = |name: &str, text: &str| write(&folder, name, text);
     let plan = write("plan.csv", "0F0,0F1,0BW0,0BW1\r\n1F0,1BW0,1F1,1BW1\r\n");
     check(&["run", &plan], 0, "equal to one device");
     check(&["check", &plan], 0, "sheet: PyTorch of 2024");
@@ -401,11 +404,7 @@ fn a_run_is_debugged_without_a_screen() {
 #[test]
 fn a_mistake_is_told_by_what_it_is() {
     let place = folder("mistakes");
-    let file = |name: &str, text: &str| {
-        let path = place.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
+    let file = |name: &str, text: &str| write(&place, name, text);
     check(&["run", place.to_str().expect("UTF-8")], 2, "!");
     check(&["run", "1f1b-p4m"], 2, "!did you mean the scenario `1f1b-p4m8`?");
     check(&["show", "bogus"], 2, "!`show` takes scenario, schema,");

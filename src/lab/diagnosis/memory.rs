@@ -20,7 +20,7 @@ pub(super) fn diagnose(
     let waiting: Vec<Rank> = stuck.iter().map(|&op| run.program.rank_of(op)).collect();
     let time_out = stuck.first().map_or_else(String::new, |&op| {
         let (who, verb) = (ranks(run.program, &waiting), if waiting.len() == 1 { "waits" } else { "wait" });
-        let first = run.program.whole(run.program.rank_of(op));
+        let first = run.program.whole_rank_of(op);
         format!("; {who} {verb} for it and would report a time-out, {first} in `{}`", head(run.program, op))
     });
     Diagnosis { rank, op, cause: format!("its device is full: it needs {needed} of {limit}{others}{time_out}") }

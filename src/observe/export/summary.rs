@@ -231,7 +231,7 @@ fn deadlock(run: &Run, repairs: &[Repair]) -> String {
     let mut text = format!(
         "deadlock at {time}: nothing can start any more, {} of {} ranks wait for another\n",
         waiting.len() * run.program.fold(),
-        run.program.ranks() * run.program.fold()
+        run.program.whole_ranks()
     );
     for edge in graph.edges.iter().take(RANKS) {
         let _ = writeln!(text, "  {}", why::edge_sentence(run, edge));

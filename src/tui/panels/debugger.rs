@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::parts::{Cut, Line, choice, first_row, left, mark, op_text, ops, pane, paragraph, right, table};
+use super::parts::{Cut, Line, choice, first_row, left, mark, more_ranks, op_text, ops, pane, paragraph, right, table};
 use super::values;
 use crate::base::{OpId, Rank};
 use crate::observe::state::{At, Doing, State};
@@ -200,7 +200,7 @@ fn rank_table(at: &At, view: &PanelView<'_>, pen: &mut Pen<'_>) {
     let heads = [left("rank"), right("op"), left("state"), ops("on"), right("since")];
     let mut y = table(pen, 0, &heads, &lines);
     if is_told {
-        pen.say(1, y, &format!("{} {} more ranks", pen.tier.dots(), all - lines.len()), Role::Quiet);
+        more_ranks(pen, y, all - lines.len());
         y += 1;
     } else if all > room {
         pen.say_right(0, y.saturating_sub(1), 0, pen.tier.dots(), Role::Quiet);

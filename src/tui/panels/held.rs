@@ -23,7 +23,8 @@ pub fn title(model: &Model) -> String {
 /// Peaks for which a title has room.
 const MOST_PEAKS: usize = 16;
 
-/// One line a rank, with a blank line between where there is room; those around the focus rank if not all fit. In the width of the timeline above, the digits stand below its columns.
+/// One line a rank, with a blank line between where there is room; those around the focus rank if not all fit. In the width of the timeline
+/// above, the digits stand below its columns.
 pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let data = &*model.run.data;
     let ranks = &data.in_flight;
@@ -31,20 +32,19 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let width = pen.width().saturating_sub(left);
     let axis = window(model, width);
     let lines = u16::try_from(ranks.len()).unwrap_or(u16::MAX);
-    let apart = if lines.saturating_mul(2) <= pen.height() + 1 { 2 } else { 1 };
-    let room = usize::from(pen.height()).saturating_sub(usize::from(lines > pen.height()));
-    let first = first_row(model.focus_rank().index(), ranks.len(), room.div_ceil(apart));
-    let mut y = 0;
-    for (rank, held) in ranks.iter().enumerate().skip(first).take(room.div_ceil(apart)) {
+    let (apart, is_cut) = (if lines.saturating_mul(2) <= pen.height() + 1 { 2 } else { 1 }, lines > pen.height());
+    let room = pen.height().saturating_sub(u16::from(is_cut));
+    let shown = usize::from(room.div_ceil(apart));
+    let first = first_row(model.focus_rank().index(), ranks.len(), shown);
+    for (y, (rank, held)) in (0..room).step_by(usize::from(apart)).zip(ranks.iter().enumerate().skip(first)) {
         let selected = rank == model.focus_rank().index();
         let name = format!("{}{}", mark(selected), data.program().whole(Rank::new(rank)));
         pen.say(0, y, &name, if selected { Role::Strong } else { Role::Text });
         pen.put(left - 1, y, pen.tier.bar(), pen.theme.style(Role::Frame));
         digits(model, held, &axis, &mut pen.part(Rect::new(left, y, width, 1)));
-        y += if apart == 2 { 2 } else { 1 };
     }
-    if lines > pen.height() {
-        more_ranks(pen, ranks.len() - room.min(ranks.len()));
+    if is_cut && pen.height() > 0 {
+        more_ranks(pen, room, ranks.len() - shown);
     }
 }
 

@@ -142,8 +142,7 @@ fn bars(data: &RunData, view: &PanelView<'_>, scale: &Scale, apart: u16, pen: &m
         }
     }
     if left > 0 && pen.height() > 2 {
-        let height = pen.height() - 1;
-        more_ranks(&mut pen.part(Rect::new(0, 0, pen.width(), height)), all - room);
+        more_ranks(pen, pen.height() - 2, all - room);
     }
     legend(data, pen.height().saturating_sub(1), pen);
 }

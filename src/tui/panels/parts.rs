@@ -209,11 +209,9 @@ pub fn more_below(pen: &mut Pen<'_>) {
     }
 }
 
-/// Says on the last line how many ranks are not shown.
-pub fn more_ranks(pen: &mut Pen<'_>, left: usize) {
-    if let Some(last) = pen.height().checked_sub(1).filter(|_| left > 0) {
-        pen.say(1, last, &format!("{} {left} more ranks", pen.tier.dots()), Role::Quiet);
-    }
+/// Says on line `y` how many ranks are not shown.
+pub fn more_ranks(pen: &mut Pen<'_>, y: u16, left: usize) {
+    pen.say(1, y, &format!("{} {left} more ranks", pen.tier.dots()), Role::Quiet);
 }
 
 /// `part` of `whole` in cells of `width`; something is never nothing.

@@ -82,7 +82,7 @@ fn next_critical(model: &mut Model) {
     match next {
         Some((op, place)) => {
             go(model, place);
-            let rank = data.program().whole(data.program().rank_of(op));
+            let rank = data.program().whole_rank_of(op);
             model.say(format!("critical path: {rank} {}", label(&run, op)));
         }
         None => model.say("this run has no critical path"),

@@ -47,7 +47,7 @@ fn done_on(model: &Model, rank: Rank) -> String {
     };
     let op = data.run().part_of(rank, last.op).unwrap_or(last.op);
     let end = if event == data.events() { " (the end of the run)" } else { "" };
-    format!("ev {event}: {} {}{end}", data.program().whole(data.program().rank_of(op)), head(data.program(), op))
+    format!("ev {event}: {} {}{end}", data.program().whole_rank_of(op), head(data.program(), op))
 }
 
 fn moved(model: &mut Model, command: Command, argument: &str) -> ControlFlow<Option<Effect>> {
@@ -269,7 +269,7 @@ fn toggle_break(model: &mut Model) {
     let program = model.run.data.program();
     let slot = program.op(op).origin.slot.filter(|_| model.cursor_row().is_some_and(|row| row.compute));
     let words = slot.map_or_else(|| head(program, op).to_string(), |slot| slot.to_string());
-    let when = Breakpoint { rank: Some(program.whole(program.rank_of(op))), condition: Condition::Op(words) };
+    let when = Breakpoint { rank: Some(program.whole_rank_of(op)), condition: Condition::Op(words) };
     toggle(model, when);
 }
 

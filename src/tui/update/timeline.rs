@@ -223,7 +223,7 @@ fn go_to_rank(model: &mut Model, rank: u32) -> Option<Effect> {
             model.say(format!("r{rank} does the same as {whole}, which is followed for it"));
         }
     } else {
-        let all = data.ranks() * program.fold();
+        let all = program.whole_ranks();
         model.say(format!("there is no rank {rank}; the run has {all}"));
     }
     keep_in_view(model);
